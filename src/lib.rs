@@ -1,0 +1,27 @@
+//! HyperFleet Credentials: the map.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`ids`], [`time`] | identifiers and instants, used by every layer |
+//! | [`state`] | the pure machines: what may happen, what is true afterwards, what to do next |
+//! | [`store`] | rows and transactions |
+//! | [`crypto`] | keys and sealed values |
+//! | [`registries`] | container registries behind one trait |
+//! | [`actors`] | brings the above together: one actor per cluster's credential, a scheduler |
+//! | [`http`] | the HTTP surface |
+//! | [`config`], [`telemetry`], [`cli`] | how the process is configured, watched and started |
+//!
+//! Imports run downwards only: `http -> actors -> {state, store, crypto, registries}`.
+#![forbid(unsafe_code)]
+
+pub mod actors;
+pub mod cli;
+pub mod config;
+pub mod crypto;
+pub mod http;
+pub mod ids;
+pub mod registries;
+pub mod state;
+pub mod store;
+pub mod telemetry;
+pub mod time;

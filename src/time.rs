@@ -1,0 +1,134 @@
+//! Time as the product stores it: microseconds since the Unix epoch, UTC.
+//!
+//! The only module that reads the wall clock. The machines in `state` get their time as a value.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// An instant, microseconds since 1970-01-01T00:00:00Z. Arithmetic saturates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The epoch.
+    pub const EPOCH: Self = Self(0);
+
+    /// From microseconds since the epoch, the database's form.
+    #[must_use]
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the epoch.
+    #[must_use]
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// The time that passed since `earlier`; zero when the clock went back.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// This instant moved later.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(micros(duration)))
+    }
+
+    /// This instant moved earlier.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(micros(duration)))
+    }
+
+    fn to_jiff(self) -> jiff::Timestamp {
+        let end = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        jiff::Timestamp::from_microsecond(self.0).unwrap_or(end)
+    }
+
+    /// RFC 3339 with exactly three decimals, as logs and problems want it.
+    #[must_use]
+    pub fn to_millis_text(self) -> String {
+        format!("{:.3}", self.to_jiff())
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// RFC 3339, UTC, with as many decimals as the value has.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_jiff().fmt(f)
+    }
+}
+
+/// The text was not an RFC 3339 time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must be an RFC 3339 time like 2026-11-30T20:01:34Z")]
+pub struct ParseTimestampError;
+
+impl FromStr for Timestamp {
+    type Err = ParseTimestampError;
+    fn from_str(text: &str) -> Result<Self, ParseTimestampError> {
+        let parsed: jiff::Timestamp = text.parse().map_err(|_| ParseTimestampError)?;
+        Ok(Self(parsed.as_microsecond()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// Where the wall time comes from.
+pub trait Clock: Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's wall clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(jiff::Timestamp::now().as_microsecond())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        let at: Timestamp = "2026-11-30T20:01:34.5Z".parse().unwrap();
+        assert_eq!(at.to_string(), "2026-11-30T20:01:34.5Z");
+        assert_eq!(at.to_millis_text(), "2026-11-30T20:01:34.500Z");
+        assert_eq!("2026-11-30T21:01:34.5+01:00".parse(), Ok(at));
+        assert!("yesterday".parse::<Timestamp>().is_err());
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        let end = Timestamp::from_micros(i64::MAX);
+        assert_eq!(end.plus(Duration::from_secs(1)), end);
+        assert_eq!(Timestamp::EPOCH.since(end), Duration::ZERO);
+        assert!(!end.to_string().is_empty());
+        assert!(!Timestamp::from_micros(i64::MIN).to_string().is_empty());
+    }
+}
