@@ -1,0 +1,88 @@
+//! `Observe`: somebody was seen with a credential. What that proves is in `adoption`.
+
+use super::super::model::{AccountPhase, Consumer, EvidenceSource, PullSecret};
+use super::super::{Context, Event, Evidence, EvidenceSubject, Rejection};
+use crate::ids::{AccountId, Generation};
+
+/// So many consumers are told apart per cluster.
+pub(super) const MAX_CONSUMERS: usize = 64;
+
+pub(super) fn observe(
+    record: &PullSecret,
+    evidence: &Evidence,
+    context: &Context<'_>,
+) -> Result<Vec<Event>, Rejection> {
+    let Some(served) = record.served() else { return Err(Rejection::NoRecord) };
+    let (generation, account_id) = subject(record, evidence.subject)?;
+    // A clock that runs ahead must not make a proof for later switches.
+    let observed_at = evidence.observed_at.min(context.now);
+    let known = record
+        .consumers
+        .iter()
+        .find(|known| known.source == evidence.source && known.name == evidence.consumer);
+    let forgotten = match known {
+        Some(known) if observed_at < known.observed_at => return Ok(Vec::new()),
+        Some(known) => {
+            let age = observed_at.since(known.observed_at);
+            let proves = known.observed_at <= served.since && observed_at > served.since;
+            let fresh = known.generation == generation && age < context.policy.sighting_interval();
+            if fresh && !proves {
+                return Ok(Vec::new());
+            }
+            None
+        }
+        None => make_room(record, context)?,
+    };
+    let consumer = Consumer {
+        source: evidence.source,
+        name: evidence.consumer.clone(),
+        generation,
+        observed_at,
+    };
+    Ok(vec![Event::ConsumerSeen { consumer, account_id, forgotten }])
+}
+
+/// The generation that was seen. Only accounts that were handed out and still may be used count.
+fn subject(
+    record: &PullSecret,
+    subject: EvidenceSubject,
+) -> Result<(Generation, Option<AccountId>), Rejection> {
+    match subject {
+        EvidenceSubject::Account(id) => {
+            let account = record.account(id).ok_or(Rejection::NotInUse)?;
+            match account.phase {
+                AccountPhase::Serving => Ok((record.generation(), Some(id))),
+                AccountPhase::Retiring => Ok((account.born_generation, Some(id))),
+                AccountPhase::Planned
+                | AccountPhase::Creating
+                | AccountPhase::Created
+                | AccountPhase::Verified
+                | AccountPhase::Deleting
+                | AccountPhase::Gone
+                | AccountPhase::Burnt
+                | AccountPhase::Residue => Err(Rejection::NotInUse),
+            }
+        }
+        EvidenceSubject::Generation(generation) => {
+            if generation == Generation::NONE || generation > record.last_generation {
+                return Err(Rejection::NotServed { served: record.generation() });
+            }
+            Ok((generation, None))
+        }
+    }
+}
+
+fn make_room(
+    record: &PullSecret,
+    context: &Context<'_>,
+) -> Result<Option<(EvidenceSource, String)>, Rejection> {
+    if record.consumers.len() < MAX_CONSUMERS {
+        return Ok(None);
+    }
+    let expired = context.now.minus(context.policy.consumer_ttl);
+    let oldest = record.consumers.iter().min_by_key(|consumer| consumer.observed_at);
+    match oldest.filter(|consumer| consumer.observed_at <= expired) {
+        Some(consumer) => Ok(Some((consumer.source, consumer.name.clone()))),
+        None => Err(Rejection::TooManyConsumers { limit: MAX_CONSUMERS }),
+    }
+}

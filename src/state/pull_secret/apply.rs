@@ -1,0 +1,459 @@
+//! What is true after an event. Total: an event is a fact and is never refused.
+
+use super::model::{
+    Account, AccountPhase, Announcement, Call, Consumer, End, EvidenceSource, PullSecret,
+    RecordState, Rotation, RotationPhase, Served,
+};
+use super::policy::OnDeadline;
+use super::{Event, Trouble};
+use crate::ids::{AccountId, Generation};
+use crate::time::Timestamp;
+
+/// The state after the event; `None` when there is no record.
+#[must_use]
+pub fn apply(state: Option<PullSecret>, event: &Event) -> Option<PullSecret> {
+    if let Event::IssueAccepted { cluster_id, registries, last_generation, at } = event {
+        let mut record = state.unwrap_or_else(|| PullSecret {
+            cluster_id: cluster_id.clone(),
+            state: RecordState::Issuing { generation: None },
+            state_since: *at,
+            registries: Vec::new(),
+            last_generation: *last_generation,
+            accounts: Vec::new(),
+            consumers: Vec::new(),
+            ended: Vec::new(),
+            created_at: *at,
+            last_rotated_at: None,
+            next_rotation_at: None,
+            slot: None,
+            quarantine: None,
+        });
+        record.registries.clone_from(registries);
+        record.enter(RecordState::Issuing { generation: None }, *at);
+        return Some(record);
+    }
+    let mut record = state?;
+    if matches!(event, Event::Removed { .. }) {
+        return None;
+    }
+    record.record_event(event);
+    Some(record)
+}
+
+impl PullSecret {
+    fn record_event(&mut self, event: &Event) {
+        match event {
+            Event::IssueAccepted { .. } | Event::Removed { .. } => {}
+            Event::GenerationStarted { generation, at } => {
+                self.generation_started(*generation, *at)
+            }
+            Event::AccountPlanned { account } => self.accounts.push(Account::clone(account)),
+            Event::RotationRequested { rotation } => self.rotation_requested(rotation),
+            Event::GenerationServed { generation, deadline, on_deadline, next_rotation_at, at } => {
+                self.generation_served(*generation, *deadline, *on_deadline, *at);
+                self.next_rotation_at = *next_rotation_at;
+            }
+            Event::AllCreated { .. } => self.set_phase(RotationPhase::VerifyingCredentials),
+            Event::ConsumerSeen { consumer, account_id, forgotten } => {
+                self.consumer_seen(consumer, *account_id, forgotten.as_ref());
+            }
+            Event::RetirementDecided { why, at } => self.retirement_decided(*why, *at),
+            Event::DriftFound { account_id, .. } => self.drift_found(*account_id),
+            Event::DriftCleared { .. } => self.set_drifted(false),
+            Event::DeadlineMoved { deadline: to, .. } => {
+                if let Some(RotationPhase::DualCredentialPeriod { deadline, .. }) = self.phase_mut()
+                {
+                    *deadline = *to;
+                }
+            }
+            Event::RollbackRequested { at } => {
+                if let Some(RotationPhase::DualCredentialPeriod { rollback_at, .. }) =
+                    self.phase_mut()
+                {
+                    *rollback_at = Some(*at);
+                }
+            }
+            Event::RollbackRefused { .. } => {
+                if let Some(RotationPhase::DualCredentialPeriod {
+                    rollback_at, on_deadline, ..
+                }) = self.phase_mut()
+                {
+                    *rollback_at = None;
+                    *on_deadline = OnDeadline::Hold;
+                }
+            }
+            Event::RemovalDecided { end, .. } => {
+                self.set_phase(RotationPhase::RemovingNew { end: end.clone() });
+            }
+            Event::RotationEnded { end, slot, next_rotation_at, at } => {
+                self.slot = *slot;
+                self.next_rotation_at = *next_rotation_at;
+                self.rotation_ended(end, *at);
+            }
+            Event::IssueDenied { refusal, at } => {
+                self.enter(RecordState::Denied(refusal.clone()), *at);
+            }
+            Event::IssueFailed { refusal, at } => {
+                self.enter(RecordState::Failed(refusal.clone()), *at);
+            }
+            Event::RevocationRequested { at } => {
+                self.enter(RecordState::Revoking, *at);
+                self.consumers.clear();
+                self.next_rotation_at = None;
+                self.slot = None;
+            }
+            Event::Revoked { at } => self.enter(RecordState::Revoked, *at),
+            Event::RetryRequested { at } => {
+                let waiting = |account: &&mut Account| account.phase == AccountPhase::Residue;
+                self.accounts
+                    .iter_mut()
+                    .filter(waiting)
+                    .for_each(|account| account.next_attempt_at = *at);
+            }
+            Event::Quarantined { quarantine } => self.quarantine = Some(*quarantine),
+            Event::Released { .. } => self.quarantine = None,
+            Event::CallAnnounced { account_id, .. }
+            | Event::CallFailed { account_id, .. }
+            | Event::CallDeferred { account_id, .. }
+            | Event::CallLost { account_id, .. }
+            | Event::NameTaken { account_id, .. }
+            | Event::AccountCreated { account_id, .. }
+            | Event::AccountVerified { account_id, .. }
+            | Event::AccountRefused { account_id, .. }
+            | Event::AccountBurnt { account_id, .. }
+            | Event::DeletionDecided { account_id, .. }
+            | Event::AccountGone { account_id, .. }
+            | Event::GoneUnsettled { account_id, .. }
+            | Event::AccountResidue { account_id, .. } => {
+                if let Some(account) = self.accounts.iter_mut().find(|a| a.id == *account_id) {
+                    account.record_event(event);
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, state: RecordState, at: Timestamp) {
+        if self.state.name() != state.name() {
+            self.state_since = at;
+        }
+        self.state = state;
+    }
+
+    fn rotation_mut(&mut self) -> Option<&mut Rotation> {
+        match &mut self.state {
+            RecordState::Rotating { rotation, .. } => Some(rotation),
+            RecordState::Issuing { .. }
+            | RecordState::Active { .. }
+            | RecordState::Revoking
+            | RecordState::Revoked
+            | RecordState::Denied(_)
+            | RecordState::Failed(_) => None,
+        }
+    }
+
+    fn phase_mut(&mut self) -> Option<&mut RotationPhase> {
+        self.rotation_mut().map(|rotation| &mut rotation.phase)
+    }
+
+    fn set_phase(&mut self, to: RotationPhase) {
+        if let Some(phase) = self.phase_mut() {
+            *phase = to;
+        }
+    }
+
+    fn set_drifted(&mut self, to: bool) {
+        match self.phase_mut() {
+            Some(
+                RotationPhase::DualCredentialPeriod { drifted, .. }
+                | RotationPhase::RollingBack { drifted, .. },
+            ) => *drifted = to,
+            Some(
+                RotationPhase::Pending
+                | RotationPhase::CreatingCredentials
+                | RotationPhase::VerifyingCredentials
+                | RotationPhase::RevokingOld { .. }
+                | RotationPhase::RemovingNew { .. }
+                | RotationPhase::Ended(_),
+            )
+            | None => {}
+        }
+    }
+
+    fn generation_started(&mut self, generation: Generation, at: Timestamp) {
+        self.last_generation = self.last_generation.max(generation);
+        if let Some(rotation) = self.rotation_mut() {
+            rotation.phase = RotationPhase::CreatingCredentials;
+            rotation.started_at = Some(at);
+        } else {
+            self.enter(RecordState::Issuing { generation: Some(generation) }, at);
+        }
+    }
+
+    fn rotation_requested(&mut self, rotation: &Rotation) {
+        self.last_generation = self.last_generation.max(rotation.to);
+        if let Some(served) = self.served() {
+            let rotation = Box::new(rotation.clone());
+            let at = rotation.created_at;
+            self.enter(RecordState::Rotating { served, rotation }, at);
+        }
+    }
+
+    fn generation_served(
+        &mut self,
+        generation: Generation,
+        deadline: Timestamp,
+        on_deadline: OnDeadline,
+        at: Timestamp,
+    ) {
+        let forward = self.rotation().is_none_or(|rotation| rotation.to == generation);
+        for account in &mut self.accounts {
+            account.switch(generation, forward);
+        }
+        let served = Served { generation, since: at };
+        let RecordState::Rotating { served: current, rotation } = &mut self.state else {
+            self.enter(RecordState::Active { served }, at);
+            return;
+        };
+        *current = served;
+        if !forward {
+            rotation.phase =
+                RotationPhase::RollingBack { deadline, drifted: false, decided_at: None };
+            return;
+        }
+        rotation.promoted_at = Some(at);
+        rotation.phase = RotationPhase::DualCredentialPeriod {
+            deadline,
+            on_deadline,
+            drifted: false,
+            rollback_at: None,
+        };
+        self.last_rotated_at = Some(at);
+    }
+
+    fn consumer_seen(
+        &mut self,
+        consumer: &Consumer,
+        account_id: Option<AccountId>,
+        forgotten: Option<&(EvidenceSource, String)>,
+    ) {
+        if let Some((source, name)) = forgotten {
+            self.consumers.retain(|known| known.source != *source || known.name != *name);
+        }
+        let same =
+            |known: &&mut Consumer| known.source == consumer.source && known.name == consumer.name;
+        match self.consumers.iter_mut().find(same) {
+            Some(known) => *known = consumer.clone(),
+            None => self.consumers.push(consumer.clone()),
+        }
+        let used = account_id.and_then(|id| self.accounts.iter_mut().find(|a| a.id == id));
+        if let Some(account) = used {
+            account.last_used_at = account.last_used_at.max(Some(consumer.observed_at));
+        }
+    }
+
+    fn retirement_decided(&mut self, why: super::RetireReason, at: Timestamp) {
+        let Some(phase) = self.phase_mut() else { return };
+        match phase {
+            RotationPhase::DualCredentialPeriod { deadline, on_deadline, .. } => {
+                *phase = RotationPhase::RevokingOld {
+                    decided_at: at,
+                    why,
+                    deadline: *deadline,
+                    on_deadline: *on_deadline,
+                };
+            }
+            RotationPhase::RollingBack { decided_at, .. } => *decided_at = Some(at),
+            RotationPhase::Pending
+            | RotationPhase::CreatingCredentials
+            | RotationPhase::VerifyingCredentials
+            | RotationPhase::RevokingOld { .. }
+            | RotationPhase::RemovingNew { .. }
+            | RotationPhase::Ended(_) => {}
+        }
+    }
+
+    /// Back to the dual-credential period: nothing is deleted while the served credential is dead.
+    fn drift_found(&mut self, account_id: AccountId) {
+        if let Some(account) = self.accounts.iter_mut().find(|account| account.id == account_id) {
+            account.verified_at = None;
+        }
+        let Some(phase) = self.phase_mut() else { return };
+        match phase {
+            RotationPhase::RevokingOld { deadline, on_deadline, .. } => {
+                *phase = RotationPhase::DualCredentialPeriod {
+                    deadline: *deadline,
+                    on_deadline: *on_deadline,
+                    drifted: true,
+                    rollback_at: None,
+                };
+            }
+            RotationPhase::RollingBack { drifted, decided_at, .. } => {
+                *drifted = true;
+                *decided_at = None;
+            }
+            RotationPhase::DualCredentialPeriod { drifted, .. } => *drifted = true,
+            RotationPhase::Pending
+            | RotationPhase::CreatingCredentials
+            | RotationPhase::VerifyingCredentials
+            | RotationPhase::RemovingNew { .. }
+            | RotationPhase::Ended(_) => {}
+        }
+    }
+
+    fn rotation_ended(&mut self, end: &End, at: Timestamp) {
+        let RecordState::Rotating { served, rotation } = &self.state else { return };
+        let served = *served;
+        let mut rotation = Rotation::clone(rotation);
+        rotation.phase = RotationPhase::Ended(end.clone());
+        rotation.completed_at = Some(at);
+        self.ended.push(rotation);
+        self.enter(RecordState::Active { served }, at);
+    }
+}
+
+impl Account {
+    fn record_event(&mut self, event: &Event) {
+        match event {
+            Event::CallAnnounced { call, token, at, .. } => {
+                self.call = Some(Announcement { call: *call, token: *token, at: *at });
+                if *call == Call::Create {
+                    self.phase = AccountPhase::Creating;
+                }
+            }
+            Event::CallFailed { call, trouble, next_attempt_at, .. } => {
+                self.call = None;
+                self.put_off(trouble, *next_attempt_at);
+                // Definitely not applied: the name is as good as new.
+                if *call == Call::Create && self.phase == AccountPhase::Creating {
+                    self.phase = AccountPhase::Planned;
+                }
+            }
+            Event::CallDeferred { trouble, next_attempt_at, .. } => {
+                self.put_off(trouble, *next_attempt_at);
+            }
+            Event::CallLost { call, trouble, next_attempt_at, .. } => {
+                if let (Call::Create, Some(running)) = (call, self.call) {
+                    self.unanswered_create_at = Some(running.at);
+                }
+                self.call = None;
+                self.put_off(trouble, *next_attempt_at);
+            }
+            Event::NameTaken { at, .. } => self.settled(*at),
+            Event::AccountCreated { remote_id, username, at, .. } => {
+                self.remote_id.clone_from(remote_id);
+                self.username = Some(username.clone());
+                self.created_at = Some(*at);
+                self.settled(*at);
+                if self.phase == AccountPhase::Creating {
+                    self.phase = AccountPhase::Created;
+                }
+            }
+            Event::AccountVerified { at, .. } => {
+                self.verified_at = self.verified_at.max(Some(*at));
+                self.settled(*at);
+                if self.phase == AccountPhase::Created {
+                    self.phase = AccountPhase::Verified;
+                }
+            }
+            Event::AccountRefused { message, at, .. } => {
+                self.call = None;
+                self.phase = AccountPhase::Planned;
+                self.trouble.since = self.trouble.since.or(Some(*at));
+                self.trouble.last_error = Some(message.clone());
+                self.trouble.refused = true;
+            }
+            Event::AccountBurnt { at, .. } => self.condemn(AccountPhase::Burnt, *at),
+            Event::DeletionDecided { at, .. } => {
+                // A running call on this name ends first; its outcome is still wanted.
+                let running = self.call;
+                self.condemn(AccountPhase::Deleting, *at);
+                self.call = running;
+            }
+            Event::AccountGone { at, .. } => {
+                self.call = None;
+                self.phase = AccountPhase::Gone;
+                self.gone_at = Some(*at);
+            }
+            Event::GoneUnsettled { again_at, .. } => {
+                self.call = None;
+                self.next_attempt_at = *again_at;
+            }
+            Event::AccountResidue { message, next_attempt_at, at, .. } => {
+                self.call = None;
+                self.phase = AccountPhase::Residue;
+                self.trouble.since = self.trouble.since.or(Some(*at));
+                self.trouble.attempts = self.trouble.attempts.saturating_add(1);
+                self.trouble.last_error = Some(message.clone());
+                self.next_attempt_at = *next_attempt_at;
+            }
+            Event::IssueAccepted { .. }
+            | Event::GenerationStarted { .. }
+            | Event::AccountPlanned { .. }
+            | Event::GenerationServed { .. }
+            | Event::RotationRequested { .. }
+            | Event::AllCreated { .. }
+            | Event::ConsumerSeen { .. }
+            | Event::RetirementDecided { .. }
+            | Event::DriftFound { .. }
+            | Event::DriftCleared { .. }
+            | Event::DeadlineMoved { .. }
+            | Event::RollbackRequested { .. }
+            | Event::RollbackRefused { .. }
+            | Event::RemovalDecided { .. }
+            | Event::RotationEnded { .. }
+            | Event::IssueDenied { .. }
+            | Event::IssueFailed { .. }
+            | Event::RevocationRequested { .. }
+            | Event::Revoked { .. }
+            | Event::RetryRequested { .. }
+            | Event::Removed { .. }
+            | Event::Quarantined { .. }
+            | Event::Released { .. } => {}
+        }
+    }
+
+    fn put_off(&mut self, trouble: &Trouble, next_attempt_at: Timestamp) {
+        self.trouble = trouble.clone();
+        self.next_attempt_at = next_attempt_at;
+    }
+
+    /// A call ended well: the trouble is over and the next call may come at once.
+    fn settled(&mut self, at: Timestamp) {
+        self.call = None;
+        self.trouble = Trouble::default();
+        self.next_attempt_at = at;
+    }
+
+    /// The account changes to a life that ends in deletion, with a clock of its own.
+    fn condemn(&mut self, phase: AccountPhase, at: Timestamp) {
+        self.call = None;
+        self.phase = phase;
+        self.next_attempt_at = at;
+        if phase == AccountPhase::Deleting {
+            self.trouble = Trouble::default();
+        }
+    }
+
+    /// What a switch of the served generation means for this account. Forward, the verified accounts
+    /// born in it are served and the served ones retire; backward, the two change places.
+    fn switch(&mut self, generation: Generation, forward: bool) {
+        match self.phase {
+            AccountPhase::Serving => self.phase = AccountPhase::Retiring,
+            AccountPhase::Verified if forward && self.born_generation == generation => {
+                self.phase = AccountPhase::Serving;
+            }
+            AccountPhase::Retiring if !forward && self.born_generation == generation => {
+                self.phase = AccountPhase::Serving;
+            }
+            AccountPhase::Planned
+            | AccountPhase::Creating
+            | AccountPhase::Created
+            | AccountPhase::Verified
+            | AccountPhase::Retiring
+            | AccountPhase::Deleting
+            | AccountPhase::Gone
+            | AccountPhase::Burnt
+            | AccountPhase::Residue => {}
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What the machine can be told, and why it may say no.
+
+use std::time::Duration;
+
+use strum::{EnumDiscriminants, VariantArray};
+
+use super::model::{Call, EvidenceSource};
+use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, RotationId};
+use crate::time::Timestamp;
+
+/// Everything that can be asked of, or told to, one cluster's pull secret.
+#[derive(Debug, Clone, PartialEq, EnumDiscriminants)]
+#[strum_discriminants(name(CommandName), derive(VariantArray, Hash))]
+pub enum Command {
+    /// There shall be a pull secret. Without a list: every enabled registry at first creation, the
+    /// recorded set ever after.
+    Issue {
+        /// The cluster, for a record that does not exist yet.
+        cluster_id: ClusterId,
+        /// The wanted set.
+        registries: Option<Vec<RegistryId>>,
+    },
+    /// There shall be none.
+    Revoke,
+    /// Replace the credentials.
+    Rotate {
+        /// The new rotation's id.
+        rotation_id: RotationId,
+        /// Why.
+        reason: super::model::RotationReason,
+        /// Revoke as soon as the new ones are verified.
+        force_immediate: bool,
+    },
+    /// An operator ends the dual-credential period without proof.
+    Complete {
+        /// Which rotation.
+        rotation_id: RotationId,
+    },
+    /// An operator moves the deadline.
+    Extend {
+        /// Which rotation.
+        rotation_id: RotationId,
+        /// By how much.
+        by: Duration,
+    },
+    /// An operator wants the old generation back.
+    Rollback {
+        /// Which rotation.
+        rotation_id: RotationId,
+    },
+    /// An operator calls the rotation off before anything was switched.
+    Cancel {
+        /// Which rotation.
+        rotation_id: RotationId,
+    },
+    /// Somebody was seen with a credential.
+    Observe(Evidence),
+    /// A call is about to be made.
+    Announce {
+        /// For which account.
+        account_id: AccountId,
+        /// Which call.
+        call: Call,
+        /// Fresh for this attempt.
+        token: CallToken,
+    },
+    /// A call cannot be made now.
+    Defer {
+        /// For which account.
+        account_id: AccountId,
+        /// When to try again.
+        until: Timestamp,
+        /// Why, made safe.
+        reason: String,
+    },
+    /// A call ended.
+    Answer {
+        /// Of which account.
+        account_id: AccountId,
+        /// The token it was announced with.
+        token: CallToken,
+        /// What it said.
+        answer: Answer,
+    },
+    /// A new owner closes every open announcement: nobody will ever answer them.
+    TakeOver,
+    /// Time has passed.
+    Tick,
+    /// The credential's own code panicked too often: stop, and try once more then.
+    Quarantine {
+        /// The time of the one new try.
+        retry_at: Timestamp,
+    },
+    /// The pause of a quarantine is over.
+    Release,
+    /// An operator ends an account that its registry does not let go.
+    ForceGone {
+        /// Which account.
+        account_id: AccountId,
+    },
+    /// Add or remove registries, or re-issue dead accounts.
+    RotatePartly {
+        /// The registries whose accounts are replaced.
+        registries: Vec<RegistryId>,
+    },
+}
+
+/// Somebody was seen with a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// How.
+    pub source: EvidenceSource,
+    /// Its name within the source, at most 63 characters.
+    pub consumer: String,
+    /// What it was seen with.
+    pub subject: EvidenceSubject,
+    /// When.
+    pub observed_at: Timestamp,
+}
+
+/// What a consumer was seen with. A heartbeat and a registry's record name the account that was
+/// presented, never who owns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvidenceSubject {
+    /// One account.
+    Account(AccountId),
+    /// A whole generation, as an adapter names it.
+    Generation(Generation),
+}
+
+/// What a call said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "one variant per call")]
+pub enum Answer {
+    Create(CreateAnswer),
+    Lookup(LookupAnswer),
+    Verify(VerifyAnswer),
+    Revoke(RevokeAnswer),
+}
+
+/// A call said nothing about the account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Plain words, made safe.
+    pub message: String,
+    /// The registry's own wish.
+    pub retry_after: Option<Duration>,
+    /// It is the registry's trouble (breaker open, our own credential refused), not this account's.
+    pub blocked: bool,
+}
+
+/// What a create said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CreateAnswer {
+    /// Made by this call; the secret is stored with the event.
+    Created {
+        /// The registry's own id.
+        remote_id: Option<String>,
+        /// The full login name.
+        username: String,
+    },
+    /// Somebody has that name.
+    AlreadyExists,
+    /// Refused for good.
+    Refused(String),
+    /// Definitely not applied.
+    NotApplied(Failure),
+    /// The answer was lost.
+    Unknown(Failure),
+}
+
+/// What a lookup said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LookupAnswer {
+    /// Not there at this moment.
+    Absent,
+    /// There.
+    Present {
+        /// The registry's own id.
+        remote_id: Option<String>,
+        /// The full login name.
+        username: String,
+        /// Whose it is.
+        ownership: Ownership,
+        /// The secret is at hand: readable, or chosen by us.
+        adoptable: bool,
+    },
+    /// No answer.
+    Failed(Failure),
+}
+
+/// Whose account a lookup found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ownership {
+    /// Its marker is this very intent's.
+    ThisIntent,
+    /// Somebody else's marker.
+    Foreign,
+    /// No room for a marker there: the record of names decides.
+    NoMarker,
+}
+
+/// What a verification said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VerifyAnswer {
+    /// A login succeeded and pulling is allowed.
+    Valid,
+    /// A login succeeded, but there is no right to pull.
+    CannotPull,
+    /// The login was refused.
+    Invalid,
+    /// No answer.
+    Failed(Failure),
+}
+
+/// What a revocation said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RevokeAnswer {
+    /// Deleted by this call.
+    Done,
+    /// It was not there.
+    AlreadyGone,
+    /// The registry will not.
+    Refused(String),
+    /// No answer, or definitely not applied: asking again is harmless.
+    Failed(Failure),
+}
+
+impl Answer {
+    /// The call that it answers.
+    #[must_use]
+    pub const fn call(&self) -> Call {
+        match self {
+            Self::Create(_) => Call::Create,
+            Self::Lookup(_) => Call::Lookup,
+            Self::Verify(_) => Call::Verify,
+            Self::Revoke(_) => Call::Revoke,
+        }
+    }
+
+    /// The answer that stands in for one that will never come.
+    #[must_use]
+    pub fn lost(call: Call, message: &str) -> Self {
+        let failure = Failure { message: message.to_owned(), retry_after: None, blocked: false };
+        match call {
+            Call::Create => Self::Create(CreateAnswer::Unknown(failure)),
+            Call::Lookup => Self::Lookup(LookupAnswer::Failed(failure)),
+            Call::Verify => Self::Verify(VerifyAnswer::Failed(failure)),
+            Call::Revoke => Self::Revoke(RevokeAnswer::Failed(failure)),
+        }
+    }
+}
+
+/// Why a command is not allowed now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// There is no pull secret.
+    #[error("the cluster has no pull secret")]
+    NoRecord,
+    /// The state does not allow it.
+    #[error("not allowed while the pull secret is {state}")]
+    State {
+        /// The state.
+        state: super::model::StateName,
+    },
+    /// A rotation is running.
+    #[error("rotation {rotation_id} is running")]
+    RotationRunning {
+        /// Which.
+        rotation_id: RotationId,
+        /// Its status.
+        status: super::model::RotationStatus,
+        /// When it started.
+        started_at: Option<Timestamp>,
+    },
+    /// That rotation is not the running one.
+    #[error("the rotation is not running")]
+    NotThatRotation,
+    /// The rotation's phase does not allow it.
+    #[error("not allowed while the rotation is in phase {phase}")]
+    Phase {
+        /// The phase's word.
+        phase: &'static str,
+    },
+    /// The list names a registry that is not configured or not enabled.
+    #[error("registry {0} is not configured")]
+    UnknownRegistry(String),
+    /// Not a single registry to make accounts at.
+    #[error("no registry is enabled")]
+    NoRegistry,
+    /// The list lacks registries that the record has.
+    #[error("the list lacks recorded registries: {}", .0.join(", "))]
+    RegistryMissing(Vec<String>),
+    /// The generation is not the served one.
+    #[error("generation {served} is served")]
+    NotServed {
+        /// The one that is.
+        served: Generation,
+    },
+    /// Nobody may present this account any more.
+    #[error("the account is not in use")]
+    NotInUse,
+    /// Too many consumers.
+    #[error("at most {limit} consumers per cluster")]
+    TooManyConsumers {
+        /// The limit.
+        limit: usize,
+    },
+    /// The call is not wanted, or its outcome comes too late.
+    #[error("the call is not current")]
+    NotCurrent,
+    /// The credential is quarantined.
+    #[error("the credential is quarantined until {retry_at}")]
+    Quarantined {
+        /// The time of the next try.
+        retry_at: Timestamp,
+    },
+    /// Not built yet.
+    #[error("not available yet")]
+    NotYet,
+}

@@ -1,0 +1,7 @@
+//! Proof of the machine: the reviewed table, a few told stories, and random histories in a simulated world.
+
+mod histories;
+mod registry;
+mod stories;
+mod table;
+mod world;
