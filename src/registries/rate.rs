@@ -38,7 +38,7 @@ pub enum RateError {
     /// What stands behind the slash.
     #[error("the time behind the slash must be like 1s, 1m or 1h, from 1ms to 24h")]
     Period,
-    /// Above a thousand calls a millisecond nothing is limited any more.
+    /// Faster than anything that would have to be limited.
     #[error("more than 1000000 calls a second is no limit; write \"off\"")]
     TooFast,
 }
