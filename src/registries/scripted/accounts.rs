@@ -51,9 +51,9 @@ impl World {
 
     /// Opens a call; its number and what is to go wrong with it: the queue first, then the script.
     pub(super) fn begin(&mut self, verb: Verb, name: &str) -> (u64, CallInfo) {
-        let same =
-            |entry: &&Entry| matches!(&entry.what, What::Begin { verb: v, .. } if *v == verb);
-        let nth = self.log.iter().filter(same).count();
+        let count = self.calls_of.entry(verb).or_default();
+        let nth = *count;
+        *count += 1;
         self.calls += 1;
         self.running += 1;
         self.peak = self.peak.max(self.running);
