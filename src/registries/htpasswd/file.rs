@@ -209,15 +209,15 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
 }
 
 fn read_file(path: &Path) -> Result<(Option<Metadata>, Option<Document>), Trouble> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
+    // Looked at before it is opened: opening a pipe would wait for its other end.
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(misconfigured("the htpasswd path is not a regular file")),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok((None, None)),
         Err(error) => return Err(unreadable(&error)),
-    };
-    let metadata = file.metadata().map_err(|error| unreadable(&error))?;
-    if !metadata.is_file() {
-        return Err(misconfigured("the htpasswd path is not a regular file"));
     }
+    let mut file = File::open(path).map_err(|error| unreadable(&error))?;
+    let metadata = file.metadata().map_err(|error| unreadable(&error))?;
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut file, &mut bytes).map_err(|error| unreadable(&error))?;
     let document = Document::parse(bytes).map_err(|malformed| {

@@ -10,6 +10,7 @@ mod bucket;
 mod tests;
 mod verdict;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -85,6 +86,8 @@ pub struct Lane {
 struct Shared {
     slots: Arc<Semaphore>,
     max_concurrent: usize,
+    /// Counted apart from the slots: a waiter for the bucket holds a slot without a permit.
+    in_flight: AtomicUsize,
     bucket: Bucket,
     breaker: Mutex<Breaker>,
     changed: watch::Sender<BreakerState>,
@@ -99,6 +102,7 @@ impl Lane {
             shared: Arc::new(Shared {
                 slots: Arc::new(Semaphore::new(max_concurrent)),
                 max_concurrent,
+                in_flight: AtomicUsize::new(0),
                 bucket: Bucket::new(settings.rate),
                 breaker: Mutex::new(Breaker::new(settings.breaker, Instant::now())),
                 changed: watch::Sender::new(BreakerState::Closed),
@@ -154,7 +158,7 @@ impl Lane {
             since: breaker.since(),
             until: breaker.until(Instant::now()),
             last_error: breaker.last_error().cloned(),
-            in_flight: self.shared.max_concurrent - self.shared.slots.available_permits(),
+            in_flight: self.shared.in_flight.load(Ordering::Relaxed),
         }
     }
 
@@ -177,6 +181,7 @@ impl Lane {
         let pass = entered.map_err(|refusal| not_now(refusal, breaker.last_error()))?;
         self.shared.announce(&breaker);
         drop(breaker);
+        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
         Ok(Permit { shared: Arc::clone(&self.shared), pass: Some(pass), _slot: slot })
     }
 
@@ -254,5 +259,6 @@ impl Drop for Permit {
         if let Some(pass) = self.pass.take() {
             self.shared.settle(pass, Verdict::Neutral);
         }
+        self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

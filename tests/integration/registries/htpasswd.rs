@@ -161,6 +161,36 @@ async fn a_change_by_an_editor_without_a_lock_is_not_lost() {
     assert_eq!(fixture.text(), "bob:x\n");
 }
 
+#[tokio::test]
+async fn a_fence_that_answers_too_late_changes_nothing() {
+    let fixture = HtpasswdFixture::file();
+    let mut call = call_within(Duration::from_millis(100));
+    // Longer than the call has; the answer itself is yes.
+    call.fence = Arc::new(Meanwhile(|| std::thread::sleep(Duration::from_millis(120))));
+    let registry = fixture.registry();
+    let trouble = trouble(registry.create(&call, &intent(registry, "hyp-a")).await);
+    assert_eq!(trouble.kind, TroubleKind::Timeout);
+    assert_eq!(fixture.text(), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_give_up_leave_a_whole_file_and_no_lock() {
+    let fixture = HtpasswdFixture::file();
+    let registry = fixture.registry();
+    for number in 0..60_u64 {
+        let intent = intent(registry, &format!("hyp-{number}"));
+        let patience = Duration::from_micros(number * 150);
+        let call = call();
+        let _ = tokio::time::timeout(patience, registry.create(&call, &intent)).await;
+    }
+    // The one that comes last gets the lock, and finds a file that every line of is whole.
+    create(registry, "hyp-last").await;
+    for line in fixture.text().lines() {
+        let (user, hash) = line.split_once(':').unwrap();
+        assert!(user.starts_with("hyp-") && hash.len() == 60, "{line}");
+    }
+}
+
 const SHARED_FILE: &str = "HTPASSWD_SHARED_FILE";
 const SHARED_NAME: &str = "HTPASSWD_SHARED_NAME";
 
@@ -168,7 +198,8 @@ const SHARED_NAME: &str = "HTPASSWD_SHARED_NAME";
 #[tokio::test]
 #[ignore = "started by two_processes_lose_nothing"]
 async fn second_process() {
-    let registry = htpasswd(&HtpasswdSettings::new(std::env::var_os(SHARED_FILE).unwrap().into()));
+    let Some(file) = std::env::var_os(SHARED_FILE) else { return };
+    let registry = htpasswd(&HtpasswdSettings::new(file.into()));
     let name = std::env::var(SHARED_NAME).unwrap();
     for number in 0..20 {
         create(&registry, &format!("hyp-{name}-{number:02}")).await;
