@@ -14,7 +14,7 @@ mod truth;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 pub use self::accounts::LiveAccount;
 use self::accounts::World;
@@ -65,12 +65,12 @@ impl Scripted {
         self
     }
 
-    /// The next unscripted call of this verb fails so. Queues up behind earlier ones.
+    /// One call of this verb fails so: the next one, or the one after those that are queued already.
     pub fn next(&self, verb: Verb, fault: Fault) {
         self.world().queues.entry(verb).or_default().push_back(Some(fault));
     }
 
-    /// One call of this verb goes well before the faults that are queued after it.
+    /// The same for a call that goes well, so that faults may be queued behind it.
     pub fn next_well(&self, verb: Verb) {
         self.world().queues.entry(verb).or_default().push_back(None);
     }
@@ -138,7 +138,6 @@ impl Scripted {
     /// The truth: would a login with this work now?
     #[must_use]
     pub fn secret_works(&self, username: &str, secret: &SecretString) -> bool {
-        use secrecy::ExposeSecret;
         self.world().login(username, secret.expose_secret())
     }
 
