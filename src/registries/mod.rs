@@ -4,6 +4,12 @@
 //! rotations, no database. Retries belong to the state machine; an implementation makes one attempt
 //! per call and says as exactly as it can what happened (`DESIGN`: "what counts as not applied").
 
+mod call;
+pub mod htpasswd;
+pub mod lane;
+pub mod rate;
+pub mod scripted;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

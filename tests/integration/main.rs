@@ -1,1 +1,4 @@
+//! The one integration binary: black-box tests, a module per surface.
 
+mod registries;
+mod support;

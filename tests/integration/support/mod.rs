@@ -1,0 +1,4 @@
+//! What several surfaces need: outside programs, calls, clients.
+
+pub mod calls;
+pub mod docker_registry;
