@@ -28,6 +28,7 @@ pub(super) fn advance(record: &PullSecret, context: &mut Context<'_>) -> Option<
         return None;
     }
     lost_call(record, context)
+        .or_else(|| withdrawal(record, context))
         .or_else(|| removal(record, context))
         .or_else(|| plan(record, context))
         .or_else(|| by_state(record, context))
@@ -42,6 +43,33 @@ fn lost_call(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
     })?;
     let answer = Answer::lost(running.call, "the call was not answered in time");
     outcome(account, running, &answer, context).into_iter().next()
+}
+
+/// Between the decision by proof and the first deletion the proof must still hold: any use of the old
+/// credential takes it back.
+fn withdrawal(record: &PullSecret, context: &Context<'_>) -> Option<Event> {
+    let rotation = record.rotation()?;
+    let by_proof = match &rotation.phase {
+        RotationPhase::RevokingOld { why, .. } => *why == RetireReason::Adopted,
+        RotationPhase::RollingBack { decided, .. } => {
+            decided.is_some_and(|(_, why)| why == RetireReason::Adopted)
+        }
+        RotationPhase::Pending
+        | RotationPhase::CreatingCredentials
+        | RotationPhase::VerifyingCredentials
+        | RotationPhase::DualCredentialPeriod { .. }
+        | RotationPhase::RemovingNew { .. }
+        | RotationPhase::Ended(_) => false,
+    };
+    let untouched = record.accounts.iter().any(|a| a.phase == AccountPhase::Retiring);
+    if !by_proof || !untouched {
+        return None;
+    }
+    let min_overlap = context.policy.min_overlap_for(rotation.reason);
+    match record.retirement(context.policy, min_overlap, context.now) {
+        Verdict::Now => None,
+        Verdict::NotYet { .. } => Some(Event::AdoptionWithdrawn { at: context.now }),
+    }
 }
 
 /// Whatever ought to go is marked for deletion; what was never made goes at once.
@@ -223,21 +251,20 @@ fn rotating(record: &PullSecret, rotation: &Rotation, context: &mut Context<'_>)
             })
         }
         RotationPhase::RevokingOld { .. } => {
-            let left = record.accounts.iter().any(|account| {
-                matches!(account.phase, AccountPhase::Retiring | AccountPhase::Deleting)
-            });
-            let residue =
-                record.accounts.iter().any(|account| account.phase == AccountPhase::Residue);
-            let end = End::Completed { old_credentials_revoked: !residue };
-            (!left).then(|| ended(record, rotation, end, context))
+            let any = |phases: &[AccountPhase]| {
+                record.accounts.iter().any(|account| phases.contains(&account.phase))
+            };
+            if any(&[AccountPhase::Retiring, AccountPhase::Deleting]) {
+                return None;
+            }
+            let end = End::Completed { old_credentials_revoked: !any(&[AccountPhase::Residue]) };
+            Some(ended(record, rotation, end, context))
         }
         RotationPhase::RollingBack { drifted: true, .. } => drift_cleared(record, at),
-        RotationPhase::RollingBack { decided_at: Some(decided_at), .. } => record
+        RotationPhase::RollingBack { decided: Some((decided_at, _)), .. } => record
             .served_verified_since(*decided_at)
             .then_some(Event::RemovalDecided { end: End::RolledBack, at }),
-        RotationPhase::RollingBack { decided_at: None, .. } => {
-            retirement(record, rotation, context)
-        }
+        RotationPhase::RollingBack { decided: None, .. } => retirement(record, rotation, context),
         RotationPhase::RemovingNew { end } => {
             let left = record.accounts.iter().any(|account| {
                 account.born_generation == rotation.to
@@ -402,11 +429,11 @@ impl PullSecret {
         match self.rotation().map(|rotation| &rotation.phase) {
             Some(
                 RotationPhase::RevokingOld { decided_at, .. }
-                | RotationPhase::RollingBack { decided_at: Some(decided_at), .. },
+                | RotationPhase::RollingBack { decided: Some((decided_at, _)), .. },
             ) => stale(*decided_at),
             Some(
                 RotationPhase::DualCredentialPeriod { .. }
-                | RotationPhase::RollingBack { decided_at: None, .. },
+                | RotationPhase::RollingBack { decided: None, .. },
             ) => account.verified_at.is_none(),
             Some(
                 RotationPhase::Pending

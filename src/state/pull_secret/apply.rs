@@ -58,6 +58,7 @@ impl PullSecret {
                 self.consumer_seen(consumer, *account_id, forgotten.as_ref());
             }
             Event::RetirementDecided { why, at } => self.retirement_decided(*why, *at),
+            Event::AdoptionWithdrawn { .. } => self.adoption_withdrawn(),
             Event::DriftFound { account_id, .. } => self.drift_found(*account_id),
             Event::DriftCleared { .. } => self.set_drifted(false),
             Event::DeadlineMoved { deadline: to, .. } => {
@@ -216,8 +217,7 @@ impl PullSecret {
         };
         *current = served;
         if !forward {
-            rotation.phase =
-                RotationPhase::RollingBack { deadline, drifted: false, decided_at: None };
+            rotation.phase = RotationPhase::RollingBack { deadline, drifted: false, decided: None };
             return;
         }
         rotation.promoted_at = Some(at);
@@ -262,7 +262,7 @@ impl PullSecret {
                     on_deadline: *on_deadline,
                 };
             }
-            RotationPhase::RollingBack { decided_at, .. } => *decided_at = Some(at),
+            RotationPhase::RollingBack { decided, .. } => *decided = Some((at, why)),
             RotationPhase::Pending
             | RotationPhase::CreatingCredentials
             | RotationPhase::VerifyingCredentials
@@ -272,32 +272,35 @@ impl PullSecret {
         }
     }
 
-    /// Back to the dual-credential period: nothing is deleted while the served credential is dead.
-    fn drift_found(&mut self, account_id: AccountId) {
-        if let Some(account) = self.accounts.iter_mut().find(|account| account.id == account_id) {
-            account.verified_at = None;
-        }
+    /// Back to waiting for proof, in either direction.
+    fn adoption_withdrawn(&mut self) {
         let Some(phase) = self.phase_mut() else { return };
         match phase {
             RotationPhase::RevokingOld { deadline, on_deadline, .. } => {
                 *phase = RotationPhase::DualCredentialPeriod {
                     deadline: *deadline,
                     on_deadline: *on_deadline,
-                    drifted: true,
+                    drifted: false,
                     rollback_at: None,
                 };
             }
-            RotationPhase::RollingBack { drifted, decided_at, .. } => {
-                *drifted = true;
-                *decided_at = None;
-            }
-            RotationPhase::DualCredentialPeriod { drifted, .. } => *drifted = true,
+            RotationPhase::RollingBack { decided, .. } => *decided = None,
             RotationPhase::Pending
             | RotationPhase::CreatingCredentials
             | RotationPhase::VerifyingCredentials
+            | RotationPhase::DualCredentialPeriod { .. }
             | RotationPhase::RemovingNew { .. }
             | RotationPhase::Ended(_) => {}
         }
+    }
+
+    /// Nothing is deleted while the served credential is dead.
+    fn drift_found(&mut self, account_id: AccountId) {
+        if let Some(account) = self.accounts.iter_mut().find(|account| account.id == account_id) {
+            account.verified_at = None;
+        }
+        self.adoption_withdrawn();
+        self.set_drifted(true);
     }
 
     fn rotation_ended(&mut self, end: &End, at: Timestamp) {
@@ -394,6 +397,7 @@ impl Account {
             | Event::AllCreated { .. }
             | Event::ConsumerSeen { .. }
             | Event::RetirementDecided { .. }
+            | Event::AdoptionWithdrawn { .. }
             | Event::DriftFound { .. }
             | Event::DriftCleared { .. }
             | Event::DeadlineMoved { .. }

@@ -89,7 +89,7 @@ fn rotation_timer(record: &PullSecret, rotation: &Rotation, policy: &Policy) -> 
         RotationPhase::DualCredentialPeriod { drifted: true, .. }
         | RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }
         | RotationPhase::RollingBack { drifted: true, .. }
-        | RotationPhase::RollingBack { decided_at: Some(_), .. } => None,
+        | RotationPhase::RollingBack { decided: Some(_), .. } => None,
         RotationPhase::DualCredentialPeriod { deadline, on_deadline, .. } => {
             let deadline = match on_deadline {
                 OnDeadline::Hold => None,
@@ -97,7 +97,7 @@ fn rotation_timer(record: &PullSecret, rotation: &Rotation, policy: &Policy) -> 
             };
             proof().into_iter().chain(deadline).min()
         }
-        RotationPhase::RollingBack { decided_at: None, .. } => proof(),
+        RotationPhase::RollingBack { decided: None, .. } => proof(),
         RotationPhase::CreatingCredentials
         | RotationPhase::VerifyingCredentials
         | RotationPhase::RevokingOld { .. }

@@ -191,6 +191,11 @@ pub enum Event {
         /// When.
         at: Timestamp,
     },
+    /// The credential that was to be deleted was seen in use again: back to the dual-credential period.
+    AdoptionWithdrawn {
+        /// When.
+        at: Timestamp,
+    },
     /// A served account was found dead; nothing is deleted.
     DriftFound {
         /// Which account.

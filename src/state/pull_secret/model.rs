@@ -425,7 +425,7 @@ pub enum RotationPhase {
         /// A verification said that a served account is dead.
         drifted: bool,
         /// The decision to remove the new generation; the served one is verified again first.
-        decided_at: Option<Timestamp>,
+        decided: Option<(Timestamp, RetireReason)>,
     },
     /// The new generation is being deleted.
     RemovingNew {
