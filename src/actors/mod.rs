@@ -1,1 +1,26 @@
-//! (under construction)
+//! Brings the layers together: one actor per cluster's credential, and a scheduler.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`deps`] | what every actor is given |
+//! | [`step`] | one command, one transaction: decide, apply, announce, commit |
+//! | [`calls`] | one announced call to a registry, and its answer |
+//! | [`credential`] | the actor that serialises one cluster's commands |
+//! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
+//! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
+//! | [`system`] | starts the above; what HTTP talks to |
+//! | [`read`] | what is read for GET and heartbeats, from the database |
+//!
+//! Actors hold no truth. Whatever one knows can be read again from the database, so any of them may
+//! stop or die at any moment.
+
+pub mod audit;
+pub mod calls;
+pub mod credential;
+pub mod deps;
+pub mod read;
+pub mod registries;
+pub mod scheduler;
+pub mod shard;
+pub mod step;
+pub mod system;

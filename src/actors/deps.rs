@@ -1,0 +1,95 @@
+//! What every actor is given. Nothing global: tests make as many as they like side by side.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::crypto::SharedKeyring;
+use crate::ids::RegistryId;
+use crate::registries::Registry;
+use crate::registries::lane::Lane;
+use crate::state::pull_secret::Policy;
+use crate::store::Store;
+use crate::telemetry::metrics::Metrics;
+use crate::time::Clock;
+
+/// Shared by all actors and by HTTP.
+pub struct Deps {
+    /// Rows and transactions.
+    pub store: Arc<dyn Store>,
+    /// Keys of sealed values.
+    pub keyring: Arc<SharedKeyring>,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// The configured rules of the machine.
+    pub policy: Policy,
+    /// The configured registries.
+    pub registries: BTreeMap<RegistryId, ConfiguredRegistry>,
+    /// Counters and gauges.
+    pub metrics: Arc<Metrics>,
+    /// The installation's id, part of every marker.
+    pub installation: String,
+    /// Sizes and pauses of the actors.
+    pub tuning: Tuning,
+}
+
+/// A registry and what stands in front of it.
+pub struct ConfiguredRegistry {
+    /// The registry.
+    pub registry: Arc<dyn Registry>,
+    /// Its limits and breaker.
+    pub lane: Lane,
+    /// The host in a pull secret.
+    pub host: String,
+    /// Hosts that repeat its entry.
+    pub aliases: Vec<String>,
+    /// The e-mail of its entries, where one is wanted.
+    pub email: Option<String>,
+    /// The longest that one call may take.
+    pub timeout: Duration,
+}
+
+/// Sizes and pauses of the actors.
+#[derive(Debug, Clone)]
+pub struct Tuning {
+    /// How many shards; each is a thread.
+    pub shards: usize,
+    /// Messages that may wait for one credential or one shard.
+    pub mailbox: usize,
+    /// A credential without work stops after this.
+    pub idle_after: Duration,
+    /// The scheduler looks so often.
+    pub tick: Duration,
+    /// The scheduler wakes at most so many per look.
+    pub batch: u32,
+    /// What was woken is looked at again after this, should its actor have died.
+    pub lease: Duration,
+    /// A restart after a panic waits so long at first, then doubles.
+    pub restart_pause: Duration,
+    /// So many panics within `panic_window` put a credential in quarantine.
+    pub panic_limit: usize,
+    /// See `panic_limit`.
+    pub panic_window: Duration,
+    /// How long a quarantine lasts before one new try.
+    pub quarantine: Duration,
+    /// Revoked accounts and their secrets are remembered so long, to recognise late use.
+    pub tombstones: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            shards: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 16),
+            mailbox: 1024,
+            idle_after: Duration::from_secs(30),
+            tick: Duration::from_secs(1),
+            batch: 200,
+            lease: Duration::from_secs(30),
+            restart_pause: Duration::from_millis(100),
+            panic_limit: 5,
+            panic_window: Duration::from_secs(600),
+            quarantine: Duration::from_secs(3600),
+            tombstones: Duration::from_secs(30 * 24 * 3600),
+        }
+    }
+}

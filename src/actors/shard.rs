@@ -1,0 +1,313 @@
+//! Owns the actors of a part of the clusters: makes one on demand, lets go of idle ones, brings back those
+//! that panicked.
+//!
+//! actix restarts no actor after a panic, so this is done here: the dying actor sends one message, and a
+//! fresh one is made from the database after a pause. The fifth panic within ten minutes puts the
+//! credential in quarantine. One credential's trouble is never its neighbours'.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actix::dev::ToEnvelope;
+use actix::prelude::*;
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+
+use super::audit::Caller;
+use super::calls::Finished;
+use super::credential::{CredentialActor, Execute, Executed, Outcome, Wake};
+use super::deps::Deps;
+use super::step::{self, Request, StepError};
+use crate::ids::ClusterId;
+use crate::state::pull_secret::Command;
+
+/// The answer to a command.
+pub type Reply = oneshot::Sender<Result<Executed, CommandError>>;
+
+/// Why a command was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The step said no.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// Too many messages wait already.
+    #[error("too many requests wait for this cluster")]
+    Busy,
+    /// The actor died or pauses after a panic; nothing is known of the command's fate.
+    #[error("the credential's actor is being restarted")]
+    Restarting,
+}
+
+/// Something for one cluster's actor.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Dispatch {
+    cluster_id: ClusterId,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    Execute { command: Command, caller: Caller, reply: Reply },
+    Outcome(Finished),
+    Wake,
+}
+
+impl Dispatch {
+    /// A command for which somebody waits.
+    #[must_use]
+    pub const fn command(cluster_id: ClusterId, command: Command, caller: Caller, reply: Reply) -> Self {
+        Self { cluster_id, work: Work::Execute { command, caller, reply } }
+    }
+
+    /// The outcome of a call.
+    #[must_use]
+    pub const fn outcome(cluster_id: ClusterId, finished: Finished) -> Self {
+        Self { cluster_id, work: Work::Outcome(finished) }
+    }
+
+    /// A look at what is due.
+    #[must_use]
+    pub const fn wake(cluster_id: ClusterId) -> Self {
+        Self { cluster_id, work: Work::Wake }
+    }
+}
+
+/// An actor has nothing to do.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Idle {
+    /// Whose.
+    pub cluster_id: ClusterId,
+    /// Which value.
+    pub incarnation: u64,
+}
+
+/// An actor panicked.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Died {
+    /// Whose.
+    pub cluster_id: ClusterId,
+    /// Which value.
+    pub incarnation: u64,
+}
+
+/// Is this shard alive, and how many actors does it have?
+#[derive(Debug, Message)]
+#[rtype(result = "usize")]
+pub struct Ping;
+
+struct Entry {
+    address: Addr<CredentialActor>,
+    incarnation: u64,
+}
+
+/// Panics of one credential.
+#[derive(Default)]
+struct Panics {
+    times: VecDeque<Instant>,
+    paused_until: Option<Instant>,
+}
+
+/// The actor.
+pub struct Shard {
+    deps: Arc<Deps>,
+    actors: HashMap<ClusterId, Entry>,
+    panics: HashMap<ClusterId, Panics>,
+    incarnations: u64,
+}
+
+impl Shard {
+    /// A shard without any actor.
+    #[must_use]
+    pub fn new(deps: Arc<Deps>) -> Self {
+        Self { deps, actors: HashMap::new(), panics: HashMap::new(), incarnations: 0 }
+    }
+
+    /// The living actor of a cluster, made if there is none.
+    fn actor(&mut self, cluster_id: &ClusterId, context: &Context<Self>) -> Addr<CredentialActor> {
+        if let Some(entry) = self.actors.get(cluster_id)
+            && entry.address.connected()
+        {
+            return entry.address.clone();
+        }
+        self.incarnations += 1;
+        let incarnation = self.incarnations;
+        let shard = context.address();
+        let deps = self.deps.clone();
+        let address = CredentialActor::new(deps, cluster_id.clone(), shard, incarnation).start();
+        self.actors
+            .insert(cluster_id.clone(), Entry { address: address.clone(), incarnation });
+        address
+    }
+
+    fn is_paused(&self, cluster_id: &ClusterId) -> bool {
+        let paused = self.panics.get(cluster_id).and_then(|panics| panics.paused_until);
+        paused.is_some_and(|until| until > Instant::now())
+    }
+
+    fn execute(
+        &mut self,
+        cluster_id: &ClusterId,
+        command: Command,
+        caller: Caller,
+        reply: Reply,
+        context: &Context<Self>,
+    ) {
+        if self.is_paused(cluster_id) {
+            let _ = reply.send(Err(CommandError::Restarting));
+            return;
+        }
+        let (inner, answer) = oneshot::channel();
+        let message = Execute { command, caller, reply: inner };
+        if self.offer(cluster_id, message, context).is_err() {
+            self.deps.metrics.mailbox_full.inc();
+            let _ = reply.send(Err(CommandError::Busy));
+            return;
+        }
+        actix_rt::spawn(async move {
+            let answer = match answer.await {
+                Ok(answer) => answer.map_err(CommandError::Step),
+                Err(_died) => Err(CommandError::Restarting),
+            };
+            let _ = reply.send(answer);
+        });
+    }
+
+    fn offer<M>(
+        &mut self,
+        cluster_id: &ClusterId,
+        message: M,
+        context: &Context<Self>,
+    ) -> Result<(), SendError<M>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+        CredentialActor: Handler<M>,
+        Context<CredentialActor>: ToEnvelope<CredentialActor, M>,
+    {
+        match self.actor(cluster_id, context).try_send(message) {
+            // It died a moment ago: a fresh one takes its place.
+            Err(SendError::Closed(message)) => {
+                self.actors.remove(cluster_id);
+                self.actor(cluster_id, context).try_send(message)
+            }
+            other => other,
+        }
+    }
+
+    /// The pause after a panic, or `None` when there were too many.
+    fn note_panic(&mut self, cluster_id: &ClusterId) -> Option<Duration> {
+        let tuning = &self.deps.tuning;
+        let panics = self.panics.entry(cluster_id.clone()).or_default();
+        let now = Instant::now();
+        panics.times.push_back(now);
+        while panics.times.front().is_some_and(|at| now.duration_since(*at) > tuning.panic_window) {
+            panics.times.pop_front();
+        }
+        if panics.times.len() >= tuning.panic_limit {
+            panics.times.clear();
+            return None;
+        }
+        let doublings = u32::try_from(panics.times.len().saturating_sub(1)).unwrap_or(0).min(16);
+        let pause = tuning.restart_pause.saturating_mul(1 << doublings);
+        panics.paused_until = Some(now + pause);
+        Some(pause)
+    }
+
+    /// Stores the quarantine without the actor, whose code cannot be trusted now.
+    fn quarantine(&self, cluster_id: ClusterId) {
+        let deps = self.deps.clone();
+        actix_rt::spawn(async move {
+            let retry_at = deps.clock.now().plus(deps.tuning.quarantine);
+            let caller = Caller::service("supervisor");
+            let request = Request {
+                command: &Command::Quarantine { retry_at },
+                secret: None,
+                caller: &caller,
+                permits: Vec::new(),
+            };
+            let work = AssertUnwindSafe(step::step(&deps, &cluster_id, None, request));
+            match work.catch_unwind().await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => tracing::error!(%cluster_id, %error, "no quarantine"),
+                Err(_) => tracing::error!(%cluster_id, "no quarantine: the code panicked again"),
+            }
+        });
+    }
+}
+
+impl Actor for Shard {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Context<Self>) {
+        context.set_mailbox_capacity(self.deps.tuning.mailbox);
+    }
+}
+
+impl Handler<Dispatch> for Shard {
+    type Result = ();
+
+    fn handle(&mut self, message: Dispatch, context: &mut Context<Self>) {
+        let Dispatch { cluster_id, work } = message;
+        match work {
+            Work::Execute { command, caller, reply } => {
+                self.execute(&cluster_id, command, caller, reply, context);
+            }
+            // An outcome is a fact and always fits: there is one per announced call.
+            Work::Outcome(finished) => self.actor(&cluster_id, context).do_send(Outcome(finished)),
+            Work::Wake => {
+                // A full mailbox is awake.
+                if !self.is_paused(&cluster_id) {
+                    let _ = self.offer(&cluster_id, Wake, context);
+                }
+            }
+        }
+    }
+}
+
+impl Handler<Idle> for Shard {
+    type Result = ();
+
+    fn handle(&mut self, message: Idle, _context: &mut Context<Self>) {
+        let current = self.actors.get(&message.cluster_id).map(|entry| entry.incarnation);
+        if current == Some(message.incarnation) {
+            self.actors.remove(&message.cluster_id);
+        }
+    }
+}
+
+impl Handler<Died> for Shard {
+    type Result = ();
+
+    fn handle(&mut self, message: Died, context: &mut Context<Self>) {
+        let Died { cluster_id, incarnation } = message;
+        let current = self.actors.get(&cluster_id).map(|entry| entry.incarnation);
+        if current == Some(incarnation) {
+            self.actors.remove(&cluster_id);
+        }
+        self.deps.metrics.panic("actor");
+        match self.note_panic(&cluster_id) {
+            None => {
+                tracing::error!(%cluster_id, "panicked too often: quarantined");
+                self.quarantine(cluster_id);
+            }
+            Some(pause) => {
+                self.deps.metrics.actor_restarts.inc();
+                tracing::error!(%cluster_id, pause_ms = pause.as_millis(), "panicked: restarting");
+                context.notify_later(Dispatch::wake(cluster_id), pause);
+            }
+        }
+    }
+}
+
+impl Handler<Ping> for Shard {
+    type Result = usize;
+
+    fn handle(&mut self, _message: Ping, _context: &mut Context<Self>) -> usize {
+        self.actors.len()
+    }
+}
