@@ -59,7 +59,6 @@ pub(super) fn layer(data_dir: &Path) -> Value {
         "encryption": {"keys_dir": places.keys},
         "auth": {"mode": "static", "static": {"tokens_file": places.tokens}},
         "break_glass": {"clusters_file": data_dir.join("clusters.yaml")},
-        "log": {"format": "text"},
         "registries": [{
             "id": "local", "type": "htpasswd", "host": "localhost:5000", "file": places.htpasswd,
         }],

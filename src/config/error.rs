@@ -54,6 +54,14 @@ impl Problems {
         self.0.len()
     }
 
+    /// Only what concerns these sections.
+    pub(super) fn of_sections(mut self, sections: &[&str]) -> Self {
+        self.0.retain(|problem| {
+            sections.contains(&problem.path.split('.').next().unwrap_or_default())
+        });
+        self
+    }
+
     pub(super) fn into_result(self) -> Result<(), Self> {
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }

@@ -79,19 +79,20 @@ impl Form {
 pub(super) struct Key {
     pub(super) path: &'static str,
     pub(super) form: Form,
-    pub(super) flag: bool,
+    /// The flag's name without dashes in front.
+    pub(super) flag: Option<&'static str>,
     pub(super) secret: bool,
     pub(super) about: &'static str,
 }
 
 const fn key(path: &'static str, form: Form, about: &'static str) -> Key {
-    Key { path, form, flag: false, secret: false, about }
+    Key { path, form, flag: None, secret: false, about }
 }
 
 impl Key {
     /// With a flag `--section-field`.
-    const fn with_flag(mut self) -> Self {
-        self.flag = true;
+    const fn with_flag(mut self, flag: &'static str) -> Self {
+        self.flag = Some(flag);
         self
     }
 
@@ -106,11 +107,27 @@ impl Key {
         env_name(self.path)
     }
 
-    /// The flag, if it has one.
+    /// The flag as it is typed, if it has one.
     pub(super) fn flag_name(&self) -> Option<String> {
-        // The prefix standard for logs and metrics is the section's name, so one rule fits all.
-        self.flag.then(|| format!("--{}", self.path.replace(['.', '_'], "-")))
+        self.flag.map(|flag| format!("--{flag}"))
     }
+}
+
+/// A flag that sets a key, for the command line to offer.
+#[derive(Debug, Clone, Copy)]
+pub struct FlagSpec {
+    /// The key's path, as [`super::Sources::flags`] wants it.
+    pub path: &'static str,
+    /// The flag's name without dashes in front.
+    pub name: &'static str,
+    /// What the key means.
+    pub about: &'static str,
+}
+
+/// Every flag there is. None of them takes a secret.
+pub fn flags() -> impl Iterator<Item = FlagSpec> {
+    KEYS.iter()
+        .filter_map(|key| key.flag.map(|name| FlagSpec { path: key.path, name, about: key.about }))
 }
 
 /// One key of an entry of `registries`.
@@ -176,21 +193,21 @@ use RegistryType::{Harbor, Htpasswd, Nexus, Quay, Rhit};
 
 /// Every key outside `registries`, in the order of the sections.
 pub(super) const KEYS: &[Key] = &[
-    key("installation.id", Text, "Names this installation; must agree with the database's. Required, except with `--dev`, which makes one").with_flag(),
-    key("server.host", Host, "Address of the API and the probes").with_flag(),
-    key("server.port", Port, "Port of the API and the probes; 0 picks a free one").with_flag(),
-    key("server.request_wait", Duration, "How long a request waits for the work it started before it answers `202`; at most 60s").with_flag(),
-    key("server.shutdown_timeout", Duration, "How long a shutdown may take in all; above 0s").with_flag(),
+    key("installation.id", Text, "Names this installation; must agree with the database's. Required, except with `--dev`, which makes one").with_flag("installation-id"),
+    key("server.host", Host, "Address of the API and the probes").with_flag("server-host"),
+    key("server.port", Port, "Port of the API and the probes; 0 picks a free one").with_flag("server-port"),
+    key("server.request_wait", Duration, "How long a request waits for the work it started before it answers `202`; at most 60s").with_flag("server-request-wait"),
+    key("server.shutdown_timeout", Duration, "How long a shutdown may take in all; above 0s").with_flag("server-shutdown-timeout"),
     key("server.tls.cert_file", Path, "Certificate chain of the API, PEM; only together with `key_file`"),
     key("server.tls.key_file", Path, "Its key, PEM; a secret's file mode"),
-    key("metrics.host", Host, "Address of `/metrics`").with_flag(),
-    key("metrics.port", Port, "Port of `/metrics`; 0 picks a free one").with_flag(),
+    key("metrics.host", Host, "Address of `/metrics`").with_flag("metrics-host"),
+    key("metrics.port", Port, "Port of `/metrics`; 0 picks a free one").with_flag("metrics-port"),
     key("db.url", Url, "`sqlite://<file>` or `postgres://...`; may hold a password, so prefer `url_file`").is_secret(),
     key("db.url_file", Path, "A file that holds the URL; wins over `url`"),
-    key("db.max_connections", Count, "Size of the connection pool; at least 1").with_flag(),
-    key("encryption.keys_dir", Path, "Directory of `<key id>.key` files, 32 bytes in base64 each, and `audit.key`").with_flag(),
-    key("encryption.primary", Text, "Id of the key that seals; without it the file `primary` in `keys_dir` names it, re-read as it changes").with_flag(),
-    key("auth.mode", Word(AuthMode::VARIANTS), "Who says who a caller is").with_flag(),
+    key("db.max_connections", Count, "Size of the connection pool; at least 1").with_flag("db-max-connections"),
+    key("encryption.keys_dir", Path, "Directory of `<key id>.key` files, 32 bytes in base64 each, and `audit.key`").with_flag("encryption-keys-dir"),
+    key("encryption.primary", Text, "Id of the key that seals; without it the file `primary` in `keys_dir` names it, re-read as it changes").with_flag("encryption-primary"),
+    key("auth.mode", Word(AuthMode::VARIANTS), "Who says who a caller is").with_flag("auth-mode"),
     key("auth.kubernetes.audiences", Texts, "Audiences of which a token must have one; not empty in mode `kubernetes`"),
     key("auth.static.tokens_file", Path, "Lines of `name role sha256:<hex>`; required in mode `static`; a secret's file mode"),
     key("auth.oidc.issuer", Text, "Issuer, compared exactly; required in mode `oidc`"),
@@ -201,7 +218,7 @@ pub(super) const KEYS: &[Key] = &[
     key("limits.burst", Burst, "How many requests may come at once, or `off`"),
     key("limits.rotations", Rate, "Rotations a caller may start, or `off`"),
     key("rotation.interval", Duration, "How often each cluster is rotated; above 0s"),
-    key("rotation.min_overlap", Duration, "How long both generations work at least; not above `grace_period`"),
+    key("rotation.min_overlap", Duration, "How long both generations work at least"),
     key("rotation.grace_period", Duration, "How long proof of adoption is waited for; above 0s"),
     key("rotation.on_deadline", Word(OnDeadline::VARIANTS), "What happens then without proof"),
     key("rotation.compromise_deadline", Duration, "The same wait after a compromise; above 0s"),
@@ -212,14 +229,14 @@ pub(super) const KEYS: &[Key] = &[
     key("rotation.spread", Fraction, "Over which last part of the interval due times are spread; 0 to 1"),
     key("rotation.drift_interval", Duration, "How often each account is looked at; above 0s"),
     key("rotation.on_drift", Word(OnDrift::VARIANTS), "What happens when somebody else deleted one"),
-    key("retry.initial", Duration, "First pause between tries; above 0s, not above `max`"),
+    key("retry.initial", Duration, "First pause between tries; above 0s"),
     key("retry.factor", Number, "By what the pause grows; at least 1"),
     key("retry.max", Duration, "Longest pause"),
     key("retry.jitter", Fraction, "Which part of a pause is random; 0 to 1"),
     key("retry.give_up_after", Duration, "When lasting trouble of one account becomes `failed`; above 0s"),
     key("scheduler.tick", Duration, "How often the database is asked what is due; above 0s"),
     key("scheduler.batch", Count, "How many due items are claimed at once; at least 1"),
-    key("scheduler.lease", Duration, "How long a silent replica keeps its credentials; at least 3s"),
+    key("scheduler.lease", Duration, "How long a silent replica keeps its credentials; above 0s"),
     key("scheduler.sweep_interval", Duration, "How often a registry's accounts are compared with ours; above 0s"),
     key("scheduler.sweep_safety_age", Duration, "How long an unknown account of ours is left alone after it was first seen"),
     key("cleanup.denied_after", Duration, "When a `denied` record is removed"),
@@ -242,9 +259,9 @@ pub(super) const KEYS: &[Key] = &[
     key("break_glass.probe.interval", Duration, "How often API servers are asked; above 0s"),
     key("break_glass.probe.timeout", Duration, "How long one question may take; above 0s"),
     key("break_glass.probe.successes", Count, "How many equal answers in a row count; at least 1"),
-    key("log.level", Word(LogLevel::VARIANTS), "From which level on").with_flag(),
-    key("log.format", Word(LogFormat::VARIANTS), "In which form").with_flag(),
-    key("log.output", Word(LogOutput::VARIANTS), "Where to").with_flag(),
+    key("log.level", Word(LogLevel::VARIANTS), "From which level on").with_flag("log-level"),
+    key("log.format", Word(LogFormat::VARIANTS), "In which form").with_flag("log-format"),
+    key("log.output", Word(LogOutput::VARIANTS), "Where to").with_flag("log-output"),
 ];
 
 /// Every key of an entry of `registries`.

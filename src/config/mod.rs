@@ -29,6 +29,7 @@ use serde_json::{Map, Value};
 pub use dev::{PrepareError, Prepared, prepare_dev};
 pub use error::{ConfigError, Problem, Problems};
 pub use files::ReadSecretError;
+pub use keys::{FlagSpec, flags};
 pub use layers::Sources;
 pub use rate::{Burst, ParseRateError, Rate};
 pub use reference::reference_page;
@@ -101,6 +102,25 @@ impl Config {
     /// # Errors
     /// When a named file cannot be read, or with every value that breaks a rule.
     pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
+        let (mut loaded, problems) = Self::read(sources)?;
+        problems.into_result()?;
+        loaded.warnings.extend(validate::warnings(&loaded.config));
+        loaded.warnings.extend(files::warnings(&loaded.config));
+        Ok(loaded)
+    }
+
+    /// The same for a command that needs a few sections only: faults elsewhere do not matter, so
+    /// that keys can be made before the rest is written.
+    ///
+    /// # Errors
+    /// When a named file cannot be read, or with every value of these sections that breaks a rule.
+    pub fn load_sections(sources: &Sources, sections: &[&str]) -> Result<Self, ConfigError> {
+        let (loaded, problems) = Self::read(sources)?;
+        problems.of_sections(sections).into_result()?;
+        Ok(loaded.config)
+    }
+
+    fn read(sources: &Sources) -> Result<(Loaded, Problems), ConfigError> {
         let mut warnings = Vec::new();
         let mut problems = Problems::default();
         let defaults = default_values();
@@ -117,16 +137,11 @@ impl Config {
         read::remove_unknown(&mut values, &mut problems);
         let sections = values.as_object().cloned().unwrap_or_default();
         let config: Option<Self> = read::read_collecting("", sections, &defaults, &mut problems);
-        let registries = read_registries(entries, sources, &mut warnings, &mut problems);
-        if let Some(config) = &config {
-            validate::check(config, &values, &mut problems);
-            validate_registries::check(&registries, &config.scheduler, &mut problems);
-        }
-        problems.into_result()?;
         let mut config = config.unwrap_or_default();
-        config.registries = registries;
-        warnings.extend(files::warnings(&config));
-        Ok(Loaded { config, warnings, file })
+        config.registries = read_registries(entries, sources, &mut warnings, &mut problems);
+        validate::check(&config, &values, &mut problems);
+        validate_registries::check(&config.registries, &config.scheduler, &mut problems);
+        Ok((Loaded { config, warnings, file }, problems))
     }
 
     /// The configuration of `serve --dev` with nothing else said.

@@ -153,12 +153,11 @@ fn each_rule_names_its_key() {
         ("limits: {burst: 0}", "limits.burst"),
         ("rotation: {grace_period: 0s}", "rotation.grace_period"),
         ("rotation: {compromise_deadline: 0s}", "rotation.compromise_deadline"),
-        ("rotation: {min_overlap: 8d}", "rotation.min_overlap"),
         ("rotation: {proof: []}", "rotation.proof"),
         ("rotation: {spread: -0.1}", "rotation.spread"),
         ("retry: {jitter: 1.1}", "retry.jitter"),
         ("retry: {factor: 0.9}", "retry.factor"),
-        ("retry: {max: 1s}", "retry.max"),
+        ("scheduler: {lease: 0s}", "scheduler.lease"),
         ("audit: {reads: never}", "audit.reads"),
         ("events: {sink: \"http://x.example\"}", "events.sink"),
         ("break_glass: {max_expiration: 25h}", "break_glass.max_expiration"),
@@ -212,6 +211,22 @@ fn each_rule_of_registries_names_its_key() {
         assert!(text.contains(&format!("\n  registries[a].{key}: ")), "{entry}: {text}");
         assert!(text.starts_with("the configuration has 1 problem\n"), "{entry}: {text}");
     }
+}
+
+#[test]
+fn what_is_odd_is_only_warned_about() {
+    let loaded = file("rotation: {min_overlap: 8d, quiet: 0s}\nretry: {max: 1s}").load();
+    assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
+}
+
+#[test]
+fn off_is_a_word_in_the_file_and_empty_sections_say_nothing() {
+    let yaml =
+        "limits: {requests: off, burst: off, rotations: off}\naudit: {reads: off}\nserver:\n";
+    let config = file(yaml).load().config;
+    assert_eq!((config.limits.requests, config.limits.burst), (Rate::Off, Burst::Off));
+    assert_eq!(config.audit.reads, AuditReads::Off);
+    assert_eq!(config.server.port, 8080);
 }
 
 #[test]
@@ -368,7 +383,11 @@ fn the_table_of_keys_and_the_types_agree() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), KEYS.len(), "two keys share an environment variable");
-    assert!(KEYS.iter().all(|key| !(key.flag && key.secret)), "a secret has a flag");
+    for key in KEYS {
+        let Some(flag) = key.flag else { continue };
+        assert_eq!(flag, key.path.replace(['.', '_'], "-"));
+        assert!(!key.secret, "a secret has a flag: {flag}");
+    }
 }
 
 #[test]

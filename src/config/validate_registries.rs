@@ -3,7 +3,6 @@
 //! Pure, as `validate` is.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -73,13 +72,6 @@ fn common(entry: &RegistryConfig, scheduler: &Scheduler, rules: &mut Rules<'_>) 
     let twice = timeout.saturating_mul(2);
     let rule = format!("must be at least {}, twice the timeout", format(twice));
     rules.must(common.settle_time >= twice, "settle_time", format(common.settle_time), rule);
-    let most = Duration::from_secs(86_400);
-    rules.must(
-        common.token_ttl <= most,
-        "token_ttl",
-        format(common.token_ttl),
-        "must be at most 24h",
-    );
     let count = common.max_concurrent;
     rules.must(count >= 1, "max_concurrent", count, "must be at least 1");
     let pool = common.pool;
