@@ -36,7 +36,7 @@ pub(super) fn check_url(
             }
             Err(rule)
         }
-        _ => Err(rule()),
+        (_, Transport::LoopbackOrTls | Transport::Any) => Err(rule()),
     }
 }
 

@@ -116,7 +116,8 @@ impl Visit for Collect {
         let mut text = value.to_string();
         let mut source = value.source();
         while let Some(cause) = source {
-            text.push_str(&format!(": {cause}"));
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
             source = cause.source();
         }
         self.put(field, text);

@@ -76,17 +76,40 @@ fn is_credential(word: &str) -> bool {
     word.len() >= 16
 }
 
-/// `scheme://user:password@host` without the password.
+/// `scheme://user:password@host` without the password, as often as there is one.
 fn without_password(word: &str) -> Cow<'_, str> {
-    let Some(start) = word.find("://").map(|at| at + 3) else { return Cow::Borrowed(word) };
-    let rest = &word[start..];
-    let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
-    // A raw `/` in a password would end the authority early, so look for the last `@` as well.
-    let Some(at) = authority.rfind('@').or_else(|| rest.rfind('@')) else {
+    if !word.contains("://") {
         return Cow::Borrowed(word);
-    };
-    let Some(colon) = rest[..at].find(':') else { return Cow::Borrowed(word) };
-    Cow::Owned(format!("{}{REDACTED}{}", &word[..=start + colon], &rest[at..]))
+    }
+    let mut shown = String::with_capacity(word.len());
+    let mut left = word;
+    while let Some(start) = left.find("://") {
+        let (head, rest) = left.split_at(start + 3);
+        let end = rest.find("://").unwrap_or(rest.len());
+        let end = rest.find(char::is_whitespace).map_or(end, |space| space.min(end));
+        let (url, after) = rest.split_at(end);
+        shown.push_str(head);
+        match password_of(url) {
+            Some((colon, at)) => {
+                shown.push_str(&url[..=colon]);
+                shown.push_str(REDACTED);
+                shown.push_str(&url[at..]);
+            }
+            None => shown.push_str(url),
+        }
+        left = after;
+    }
+    shown.push_str(left);
+    Cow::Owned(shown)
+}
+
+/// Where the colon before and the `@` behind a password are, in a URL without its scheme.
+fn password_of(url: &str) -> Option<(usize, usize)> {
+    let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
+    // A raw `/` in a password would end the authority early, so look for the last `@` as well:
+    // hiding too much is the better fault.
+    let at = authority.rfind('@').or_else(|| url.rfind('@'))?;
+    Some((url[..at].find(':')?, at))
 }
 
 #[cfg(test)]
@@ -145,6 +168,10 @@ mod tests {
             ("at postgres://u:p/w@db/x", "at postgres://u:**REDACTED**@db/x"),
             ("at https://quay.io:443/a@b", "at https://quay.io:**REDACTED**@b"),
             ("at https://quay.io/a", "at https://quay.io/a"),
+            (
+                "x://u:p@h,y://u:q@h\nhttp://h:1\na@b",
+                "x://u:**REDACTED**@h,y://u:**REDACTED**@h\nhttp://h:1\na@b",
+            ),
         ] {
             assert_eq!(scrub(text), shown);
         }
