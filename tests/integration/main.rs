@@ -2,3 +2,8 @@
 
 mod registries;
 mod support;
+//! Black-box tests: the program and its surfaces from the outside.
+
+mod cli;
+mod config;
+mod keys;
