@@ -3,6 +3,7 @@
 //! Timers are rows: a look costs what is due, never what exists. A claim moves the due time into the
 //! future, so what was woken comes back by itself should its actor die.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,12 @@ use super::shard::Dispatch;
 use super::system::Shards;
 use crate::ids::ClusterId;
 use crate::state::pull_secret::Command;
-use crate::store::{Retention, StoreError};
+use crate::store::{PurgeBefore, StoreError};
 
 /// History, gauges and key files are looked at so often.
 const HOUSEKEEPING: Duration = Duration::from_secs(15);
+/// A repeated request gets its first answer for so long.
+const IDEMPOTENCY_KEYS: Duration = Duration::from_secs(24 * 3600);
 /// So many rows of history go per transaction.
 const PURGE_BATCH: u32 = 500;
 
@@ -126,16 +129,25 @@ async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
     }
     let now = deps.clock.now();
     deps.metrics.due_items.set(i64::try_from(deps.store.due_count(now).await?).unwrap_or(i64::MAX));
-    for (state, count) in deps.store.state_counts().await? {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        deps.metrics.pull_secrets.with_label_values(&[state.as_ref()]).set(count);
-    }
-    let retention = Retention {
-        history_after: deps.policy.history_after,
-        tombstones: deps.tuning.tombstones,
+    gauge(&deps.metrics.pull_secrets, &deps.store.state_counts().await?);
+    gauge(&deps.metrics.rotations, &deps.store.phase_counts().await?);
+    let before = PurgeBefore {
+        rotations: now.minus(deps.policy.history_after),
+        secrets: now.minus(deps.tuning.tombstones),
+        idempotency_keys: now.minus(IDEMPOTENCY_KEYS),
+        batch: PURGE_BATCH,
     };
-    deps.store.purge(now, &retention, PURGE_BATCH).await?;
+    deps.store.purge(before).await?;
     Ok(())
+}
+
+/// A state that nothing is in any more has to go back to zero.
+fn gauge(gauge: &prometheus::IntGaugeVec, counts: &BTreeMap<String, u64>) {
+    gauge.reset();
+    for (word, count) in counts {
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        gauge.with_label_values(&[word.as_str()]).set(count);
+    }
 }
 
 /// Before anything is woken: nobody will answer the calls that were open when the process before ended.

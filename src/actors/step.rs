@@ -10,14 +10,14 @@ use secrecy::SecretString;
 
 use super::audit::{self, Caller};
 use super::deps::Deps;
-use crate::crypto::{Aad, Purpose, SealError, secret};
+use crate::crypto::{Aad, SealError, secret};
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId};
 use crate::registries::lane::{NotNow, NotNowKind, Permit};
 use crate::state::pull_secret::{
     Account, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection, apply, decide,
     due_at, effects,
 };
-use crate::store::{Commit, SealedSecret, StoreError};
+use crate::store::{Commit, SealedSecret, StoreError, gone_how};
 use crate::time::Timestamp;
 
 /// A lost race reloads and decides again, at most so often.
@@ -314,11 +314,13 @@ impl<'a> Plan<'a> {
             expected_version: before.version,
             before: before.record.as_ref(),
             after: after.as_ref(),
-            events: &events,
+            gone_how: gone_how(&events),
             due_at: after.as_ref().and_then(|record| due_at(record, &deps.policy)),
             secrets,
             audit: audit::rows(cluster_id, &before, after.as_ref(), &events, request.caller, now),
             at: now,
+            outbox: Vec::new(),
+            idempotency: None,
         };
         let committed = Instant::now();
         let version = deps.store.commit(commit).await?;
@@ -365,6 +367,6 @@ fn count(deps: &Deps, events: &[Event], after: Option<&PullSecret>) {
 
 /// What a pull secret's account secret is sealed for.
 #[must_use]
-pub fn aad(account_id: AccountId) -> Aad {
-    Aad::new(Purpose::AccountSecret, account_id.0)
+pub const fn aad(account_id: AccountId) -> Aad {
+    Aad::account(account_id)
 }

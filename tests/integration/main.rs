@@ -1,9 +1,7 @@
-//! The one integration binary: black-box tests, a module per surface.
-
-mod registries;
-mod support;
-//! Black-box tests: the program and its surfaces from the outside.
+//! The one integration binary: black-box tests of the program and its surfaces, a module per subject.
 
 mod cli;
 mod config;
 mod keys;
+mod registries;
+mod support;

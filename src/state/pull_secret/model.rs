@@ -669,7 +669,9 @@ impl RotationPhase {
 }
 
 impl End {
-    const fn word(&self) -> &'static str {
+    /// The word of the status that goes with it.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
         match self {
             Self::Completed { .. } => "completed",
             Self::Failed(_) => "failed",

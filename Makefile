@@ -1,0 +1,41 @@
+# The five things one does with this repository. `make help` lists them.
+
+CARGO ?= cargo
+BIN := bin/hyperfleet-credentials
+# What the tests and the demo start: a real registry, and a client that pulls from it.
+PACKAGES := docker-registry skopeo curl jq
+
+.DEFAULT_GOAL := help
+.PHONY: help build test lint demo clean packages deny
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build the release binary into bin/
+	@./scripts/packages.sh gcc
+	$(CARGO) build --locked --release
+	@mkdir -p bin && cp target/release/hyperfleet-credentials $(BIN) && echo "built $(BIN)"
+
+test: packages ## Run every test, starting the registries they need
+	$(CARGO) test --locked
+
+lint: deny ## Check formatting, lints, licenses and documentation
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items --quiet
+	@./scripts/tls-guard.sh
+
+deny:
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny@0.20.2
+	$(CARGO) deny --locked check bans licenses sources
+
+demo: packages ## Tell the whole story of a pull secret against a real registry
+	$(CARGO) build --locked
+	./scripts/demo.sh target/debug/hyperfleet-credentials
+
+packages:
+	@./scripts/packages.sh gcc $(PACKAGES)
+
+clean: ## Remove everything that was built
+	$(CARGO) clean
+	rm -rf bin

@@ -1,0 +1,256 @@
+//! What a step tells the audit and the log. Written in the same transaction as what it tells.
+//!
+//! Every outside call has one intent (`call_announced`) and one outcome (`call_answered`), paired by token.
+
+use serde_json::{Value, json};
+
+use super::step::Working;
+use crate::ids::{AccountId, ClusterId, Generation, RegistryId, RotationId};
+use crate::state::pull_secret::{Account, Event, PullSecret};
+use crate::store::AuditRow;
+use crate::time::Timestamp;
+
+/// Who asks, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The name of the principal, or of a part of this service.
+    pub actor: String,
+    /// The caller's own words (`X-Reason`).
+    pub reason: Option<String>,
+    /// The request.
+    pub request_id: Option<String>,
+}
+
+impl Caller {
+    /// A part of this service.
+    #[must_use]
+    pub fn service(part: &str) -> Self {
+        Self { actor: format!("service:{part}"), reason: None, request_id: None }
+    }
+}
+
+/// The audit rows of a step.
+#[must_use]
+pub fn rows(
+    cluster_id: &ClusterId,
+    before: &Working,
+    after: Option<&PullSecret>,
+    events: &[Event],
+    caller: &Caller,
+    at: Timestamp,
+) -> Vec<AuditRow> {
+    let told = Told { cluster_id, before: before.record.as_ref(), after, caller, at };
+    let answered = told.answered(events);
+    let happened = events.iter().map(|event| told.row(event, event.as_ref(), detail(event)));
+    answered.into_iter().chain(happened).collect()
+}
+
+/// One log line per event.
+pub fn log(cluster_id: &ClusterId, after: Option<&PullSecret>, events: &[Event], caller: &Caller) {
+    for event in events {
+        let about = About::of(event, None, after);
+        let phase = after.and_then(PullSecret::rotation).map(|rotation| rotation.phase.name());
+        let state = after.map(|record| record.state.name().to_string());
+        let rotation_id = about.rotation_id.map(|id| id.to_string());
+        let registry = about.registry_id.as_ref().map(RegistryId::as_str);
+        let generation = about.generation.map(|generation| generation.0);
+        let event_name = event.as_ref();
+        let detail = detail(event).to_string();
+        let actor = caller.actor.as_str();
+        let request_id = caller.request_id.as_deref();
+        if is_quiet(event) {
+            tracing::debug!(
+                %cluster_id, rotation_id, registry, generation, phase, state, actor, request_id,
+                event_name, detail, "pull secret event"
+            );
+        } else {
+            tracing::info!(
+                %cluster_id, rotation_id, registry, generation, phase, state, actor, request_id,
+                event_name, detail, "pull secret event"
+            );
+        }
+    }
+}
+
+/// Sightings and waiting are many and change nothing by themselves.
+const fn is_quiet(event: &Event) -> bool {
+    matches!(event, Event::ConsumerSeen { .. } | Event::CallDeferred { .. })
+}
+
+struct Told<'a> {
+    cluster_id: &'a ClusterId,
+    before: Option<&'a PullSecret>,
+    after: Option<&'a PullSecret>,
+    caller: &'a Caller,
+    at: Timestamp,
+}
+
+impl Told<'_> {
+    /// The calls that were open before and are not any more.
+    fn answered(&self, events: &[Event]) -> Vec<AuditRow> {
+        let accounts = self.before.iter().flat_map(|record| &record.accounts);
+        let ended = accounts.filter_map(|account| {
+            let open = account.call?;
+            let now = self.after.and_then(|record| record.account(account.id)?.call);
+            if now.is_some_and(|now| now.token == open.token) {
+                return None;
+            }
+            let event = events.iter().find(|event| account_of(event) == Some(account.id))?;
+            let detail = json!({
+                "call": open.call.as_ref(), "token": open.token, "outcome": event.as_ref(),
+            });
+            Some(self.row(event, "call_answered", detail))
+        });
+        ended.collect()
+    }
+
+    fn row(&self, event: &Event, action: &str, detail: Value) -> AuditRow {
+        let about = About::of(event, self.before, self.after);
+        AuditRow {
+            stream: format!("pull-secret/{}", self.cluster_id),
+            at: self.at,
+            actor: self.caller.actor.clone(),
+            action: action.to_owned(),
+            cluster_id: Some(self.cluster_id.clone()),
+            rotation_id: about.rotation_id,
+            account: about.account,
+            registry_id: about.registry_id,
+            generation: about.generation,
+            detail,
+            reason: self.caller.reason.clone(),
+            request_id: self.caller.request_id.clone(),
+        }
+    }
+}
+
+/// What an event is about.
+#[derive(Default)]
+struct About {
+    rotation_id: Option<RotationId>,
+    account: Option<String>,
+    registry_id: Option<RegistryId>,
+    generation: Option<Generation>,
+}
+
+impl About {
+    fn of(event: &Event, before: Option<&PullSecret>, after: Option<&PullSecret>) -> Self {
+        let find = |id: AccountId| -> Option<&Account> {
+            after.and_then(|r| r.account(id)).or_else(|| before.and_then(|r| r.account(id)))
+        };
+        let account = account_of(event).and_then(find);
+        let running = after.and_then(PullSecret::rotation).map(|rotation| rotation.id);
+        let ended = after.and_then(|record| record.ended.last()).map(|rotation| rotation.id);
+        let generation = match event {
+            Event::GenerationStarted { generation, .. }
+            | Event::GenerationServed { generation, .. } => Some(*generation),
+            Event::RotationRequested { rotation } => Some(rotation.to),
+            Event::ConsumerSeen { consumer, .. } => Some(consumer.generation),
+            _ => account.map(|account| account.born_generation),
+        };
+        Self {
+            rotation_id: running.or(ended),
+            account: account.map(|account| account.name.to_string()),
+            registry_id: account.map(|account| account.registry_id.clone()),
+            generation,
+        }
+    }
+}
+
+fn account_of(event: &Event) -> Option<AccountId> {
+    match event {
+        Event::AccountPlanned { account } => Some(account.id),
+        Event::ConsumerSeen { account_id, .. } => *account_id,
+        Event::CallAnnounced { account_id, .. }
+        | Event::CallFailed { account_id, .. }
+        | Event::CallDeferred { account_id, .. }
+        | Event::CallLost { account_id, .. }
+        | Event::NameTaken { account_id, .. }
+        | Event::AccountCreated { account_id, .. }
+        | Event::AccountVerified { account_id, .. }
+        | Event::AccountRefused { account_id, .. }
+        | Event::AccountBurnt { account_id, .. }
+        | Event::DeletionDecided { account_id, .. }
+        | Event::AccountGone { account_id, .. }
+        | Event::GoneUnsettled { account_id, .. }
+        | Event::AccountResidue { account_id, .. }
+        | Event::DriftFound { account_id, .. }
+        | Event::RollbackRefused { account_id, .. } => Some(*account_id),
+        Event::IssueAccepted { .. }
+        | Event::GenerationStarted { .. }
+        | Event::GenerationServed { .. }
+        | Event::RotationRequested { .. }
+        | Event::AllCreated { .. }
+        | Event::RetirementDecided { .. }
+        | Event::AdoptionWithdrawn { .. }
+        | Event::DriftCleared { .. }
+        | Event::DeadlineMoved { .. }
+        | Event::RollbackRequested { .. }
+        | Event::RemovalDecided { .. }
+        | Event::RotationEnded { .. }
+        | Event::IssueDenied { .. }
+        | Event::IssueFailed { .. }
+        | Event::RevocationRequested { .. }
+        | Event::Revoked { .. }
+        | Event::RetryRequested { .. }
+        | Event::Removed { .. }
+        | Event::Quarantined { .. }
+        | Event::Released { .. } => None,
+    }
+}
+
+/// What only this kind of event has to tell. Never a secret: events hold none.
+fn detail(event: &Event) -> Value {
+    match event {
+        Event::IssueAccepted { registries, .. } => json!({ "registries": registries }),
+        Event::CallAnnounced { call, token, .. } => json!({ "call": call.as_ref(), "token": token }),
+        Event::CallFailed { call, trouble, next_attempt_at, .. }
+        | Event::CallDeferred { call, trouble, next_attempt_at, .. }
+        | Event::CallLost { call, trouble, next_attempt_at, .. } => json!({
+            "call": call.as_ref(), "attempts": trouble.attempts, "blocked": trouble.blocked,
+            "error": trouble.last_error, "next_attempt_at": next_attempt_at,
+        }),
+        Event::AccountCreated { adopted, .. } => json!({ "adopted": adopted }),
+        Event::AccountRefused { message, .. } | Event::AccountResidue { message, .. } => {
+            json!({ "message": message })
+        }
+        Event::AccountGone { how, .. } => json!({ "how": how.as_ref() }),
+        Event::GoneUnsettled { again_at, .. } => json!({ "again_at": again_at }),
+        Event::GenerationServed { deadline, on_deadline, .. } => {
+            json!({ "deadline": deadline, "on_deadline": on_deadline.as_ref() })
+        }
+        Event::RotationRequested { rotation } => json!({
+            "reason": rotation.reason.as_ref(), "force_immediate": rotation.force_immediate,
+            "from_generation": rotation.from, "to_generation": rotation.to, "slot": rotation.slot,
+        }),
+        Event::ConsumerSeen { consumer, .. } => {
+            json!({ "source": consumer.source.as_ref(), "consumer": consumer.name })
+        }
+        Event::RetirementDecided { why, .. } => json!({ "why": why.as_ref() }),
+        Event::DeadlineMoved { deadline, .. } => json!({ "deadline": deadline }),
+        Event::RemovalDecided { end, .. } | Event::RotationEnded { end, .. } => {
+            let error = end.error().map(|error| json!({ "code": error.code, "message": error.message }));
+            json!({ "end": end.word(), "error": error })
+        }
+        Event::IssueDenied { refusal, .. } | Event::IssueFailed { refusal, .. } => {
+            json!({ "registry_id": refusal.registry_id, "message": refusal.message })
+        }
+        Event::Quarantined { quarantine } => json!({ "retry_at": quarantine.retry_at }),
+        Event::GenerationStarted { .. }
+        | Event::AccountPlanned { .. }
+        | Event::NameTaken { .. }
+        | Event::AccountVerified { .. }
+        | Event::AccountBurnt { .. }
+        | Event::DeletionDecided { .. }
+        | Event::AllCreated { .. }
+        | Event::AdoptionWithdrawn { .. }
+        | Event::DriftFound { .. }
+        | Event::DriftCleared { .. }
+        | Event::RollbackRequested { .. }
+        | Event::RollbackRefused { .. }
+        | Event::RevocationRequested { .. }
+        | Event::Revoked { .. }
+        | Event::RetryRequested { .. }
+        | Event::Removed { .. }
+        | Event::Released { .. } => Value::Null,
+    }
+}
