@@ -202,7 +202,9 @@ fn account_of(event: &Event) -> Option<AccountId> {
 fn detail(event: &Event) -> Value {
     match event {
         Event::IssueAccepted { registries, .. } => json!({ "registries": registries }),
-        Event::CallAnnounced { call, token, .. } => json!({ "call": call.as_ref(), "token": token }),
+        Event::CallAnnounced { call, token, .. } => {
+            json!({ "call": call.as_ref(), "token": token })
+        }
         Event::CallFailed { call, trouble, next_attempt_at, .. }
         | Event::CallDeferred { call, trouble, next_attempt_at, .. }
         | Event::CallLost { call, trouble, next_attempt_at, .. } => json!({
@@ -228,7 +230,8 @@ fn detail(event: &Event) -> Value {
         Event::RetirementDecided { why, .. } => json!({ "why": why.as_ref() }),
         Event::DeadlineMoved { deadline, .. } => json!({ "deadline": deadline }),
         Event::RemovalDecided { end, .. } | Event::RotationEnded { end, .. } => {
-            let error = end.error().map(|error| json!({ "code": error.code, "message": error.message }));
+            let error =
+                end.error().map(|error| json!({ "code": error.code, "message": error.message }));
             json!({ "end": end.word(), "error": error })
         }
         Event::IssueDenied { refusal, .. } | Event::IssueFailed { refusal, .. } => {

@@ -19,7 +19,8 @@ use crate::registries::{
     RevokeOutcome, Trouble, TroubleKind, VerifyOutcome,
 };
 use crate::state::pull_secret::{
-    Account, Answer, Call, CreateAnswer, Failure, LookupAnswer, Ownership, RevokeAnswer, VerifyAnswer,
+    Account, Answer, Call, CreateAnswer, Failure, LookupAnswer, Ownership, RevokeAnswer,
+    VerifyAnswer,
 };
 use crate::store::Store;
 

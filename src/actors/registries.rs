@@ -37,9 +37,7 @@ pub enum SetupError {
 ///
 /// # Errors
 /// [`SetupError`], which names the key.
-pub fn registries(
-    config: &Config,
-) -> Result<BTreeMap<RegistryId, ConfiguredRegistry>, SetupError> {
+pub fn registries(config: &Config) -> Result<BTreeMap<RegistryId, ConfiguredRegistry>, SetupError> {
     let build = |entry: &RegistryConfig| Ok((entry.common.id.clone(), configured(entry)?));
     config.registries.iter().map(build).collect()
 }
@@ -69,7 +67,8 @@ fn registry(entry: &RegistryConfig) -> Result<Arc<dyn Registry>, SetupError> {
     match &entry.kind {
         RegistryKind::Htpasswd(own) => {
             let parse = |url: &str| {
-                reqwest::Url::parse(url).map_err(|error| SetupError::VerifyUrl(id(), error.to_string()))
+                reqwest::Url::parse(url)
+                    .map_err(|error| SetupError::VerifyUrl(id(), error.to_string()))
             };
             let verify_url = own.verify_url.as_ref().map(|url| parse(url.as_str())).transpose()?;
             let client = reqwest::Client::builder()
@@ -95,10 +94,7 @@ fn registry(entry: &RegistryConfig) -> Result<Arc<dyn Registry>, SetupError> {
 
 /// The machine's rules.
 #[must_use]
-pub fn policy(
-    config: &Config,
-    registries: &BTreeMap<RegistryId, ConfiguredRegistry>,
-) -> Policy {
+pub fn policy(config: &Config, registries: &BTreeMap<RegistryId, ConfiguredRegistry>) -> Policy {
     let rotation = &config.rotation;
     let rules = |entry: &RegistryConfig| {
         let id = entry.common.id.clone();

@@ -158,7 +158,8 @@ pub async fn take_over(deps: &Arc<Deps>, shards: &Shards) -> Result<usize, Store
     let clusters = deps.store.clusters_with_open_calls().await?;
     let count = clusters.len();
     for cluster_id in clusters {
-        let done = shards.execute(&cluster_id, Command::TakeOver, Caller::service("takeover")).await;
+        let done =
+            shards.execute(&cluster_id, Command::TakeOver, Caller::service("takeover")).await;
         match done {
             Ok(_) => tracing::info!(%cluster_id, "open calls were closed as unknown"),
             Err(error) => tracing::error!(%cluster_id, %error, "open calls stay open"),

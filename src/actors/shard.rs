@@ -58,7 +58,12 @@ enum Work {
 impl Dispatch {
     /// A command for which somebody waits.
     #[must_use]
-    pub const fn command(cluster_id: ClusterId, command: Command, caller: Caller, reply: Reply) -> Self {
+    pub const fn command(
+        cluster_id: ClusterId,
+        command: Command,
+        caller: Caller,
+        reply: Reply,
+    ) -> Self {
         Self { cluster_id, work: Work::Execute { command, caller, reply } }
     }
 
@@ -139,8 +144,7 @@ impl Shard {
         let shard = context.address();
         let deps = self.deps.clone();
         let address = CredentialActor::new(deps, cluster_id.clone(), shard, incarnation).start();
-        self.actors
-            .insert(cluster_id.clone(), Entry { address: address.clone(), incarnation });
+        self.actors.insert(cluster_id.clone(), Entry { address: address.clone(), incarnation });
         address
     }
 

@@ -245,11 +245,7 @@ impl<'a> Plan<'a> {
 
     fn announce_one(&mut self, effect: &Effect, permit: Permit) {
         let token = CallToken(Entropy::from_seed(rand::random()).uuid(self.now));
-        let command = Command::Announce {
-            account_id: effect.account_id,
-            call: effect.call,
-            token,
-        };
+        let command = Command::Announce { account_id: effect.account_id, call: effect.call, token };
         // The effect was just derived from this very state, so it is wanted.
         if self.decide(&command).is_ok() {
             self.announced.push((effect.account_id, effect.call, token, permit));

@@ -63,7 +63,16 @@ impl Shards {
         }
     }
 
-    /// How many credentials are in memory, per shard; an error when a shard is dead or hangs.
+    /// How many credentials have an actor now. A shard that does not answer counts as empty.
+    pub async fn actors(&self) -> usize {
+        let mut count = 0;
+        for shard in self.0.iter() {
+            count += shard.send(Ping).await.unwrap_or(0);
+        }
+        count
+    }
+
+    /// An error when a shard is dead or hangs.
     async fn ping(&self) -> Result<(), &'static str> {
         for shard in self.0.iter() {
             match tokio::time::timeout(HANGS, shard.send(Ping)).await {
@@ -92,7 +101,8 @@ impl System {
     /// # Errors
     /// [`StoreError`] when the database does not answer.
     pub async fn start(deps: Arc<Deps>) -> Result<Self, StoreError> {
-        let arbiters: Vec<Arbiter> = (0..deps.tuning.shards.max(1)).map(|_| Arbiter::new()).collect();
+        let arbiters: Vec<Arbiter> =
+            (0..deps.tuning.shards.max(1)).map(|_| Arbiter::new()).collect();
         let handles: Vec<_> = arbiters.iter().map(Arbiter::handle).collect();
         let shards = Shards::start(&deps, &handles);
         let closed = scheduler::take_over(&deps, &shards).await?;

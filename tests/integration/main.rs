@@ -1,7 +1,10 @@
 //! The one integration binary: black-box tests of the program and its surfaces, a module per subject.
 
+mod actors;
 mod cli;
 mod config;
 mod keys;
+mod layers;
+mod pulls;
 mod registries;
 mod support;

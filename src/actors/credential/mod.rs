@@ -79,7 +79,12 @@ pub struct CredentialActor {
 
 impl CredentialActor {
     /// A fresh actor that knows nothing yet.
-    pub fn new(deps: Arc<Deps>, cluster_id: ClusterId, shard: Addr<Shard>, incarnation: u64) -> Self {
+    pub fn new(
+        deps: Arc<Deps>,
+        cluster_id: ClusterId,
+        shard: Addr<Shard>,
+        incarnation: u64,
+    ) -> Self {
         Self {
             deps,
             cluster_id,
@@ -170,9 +175,8 @@ impl CredentialActor {
 
     fn subscribe(&mut self) -> Option<watch::Receiver<Snapshot>> {
         let working = self.working.as_ref()?;
-        let sender = self.watch.get_or_insert_with(|| {
-            watch::channel(Snapshot(Arc::new(working.clone()))).0
-        });
+        let sender =
+            self.watch.get_or_insert_with(|| watch::channel(Snapshot(Arc::new(working.clone()))).0);
         Some(sender.subscribe())
     }
 

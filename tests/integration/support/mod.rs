@@ -2,3 +2,5 @@
 
 pub mod calls;
 pub mod docker_registry;
+pub mod image;
+pub mod service;

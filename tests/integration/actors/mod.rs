@@ -1,0 +1,6 @@
+//! The actors with a scripted registry and a real database: supervision, take-over, bounded mailboxes.
+
+mod issuing;
+mod panics;
+mod recovery;
+mod world;
