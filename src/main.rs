@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use hyperfleet_credentials::cli::{self, keys::NoCensus};
+use hyperfleet_credentials::cli::{self, serve::StoredCensus};
 
 fn main() -> ExitCode {
     // First of all: two providers in one program, or none, is a panic at the first TLS handshake.
@@ -12,5 +12,5 @@ fn main() -> ExitCode {
             writeln!(io::stderr(), "error: a TLS provider was installed before the program's own");
         return ExitCode::FAILURE;
     }
-    cli::run(std::env::args_os(), &NoCensus)
+    cli::run(std::env::args_os(), &StoredCensus)
 }
