@@ -1,0 +1,304 @@
+//! One rotation's story, as clients see it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use uuid::Uuid;
+
+use super::*;
+use crate::http::document::{Document, Entry};
+use crate::ids::{AccountId, RotationId};
+use crate::state::pull_secret::{
+    Account, AccountPhase, Backoff, Consumer, End, EvidenceSource, OnDeadline, Policy, PullSecret,
+    Quarantine, RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase,
+    RotationReason, Served, Trouble,
+};
+use crate::time::Timestamp;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn at(hours: u32) -> Timestamp {
+    "2026-11-30T00:00:00Z".parse::<Timestamp>().unwrap().plus(HOUR * hours)
+}
+
+fn account(registry: &str, generation: u32, phase: AccountPhase) -> Account {
+    let seed = u128::from(generation) * 1000 + u128::from(registry.len() as u32);
+    Account {
+        id: AccountId(Uuid::from_u128(seed)),
+        registry_id: registry.parse().unwrap(),
+        name: format!("hyp-cls-1-g{generation}-k4t7mzq2ab").parse().unwrap(),
+        born_generation: Generation(generation),
+        phase,
+        remote_id: None,
+        username: Some(format!("org+hyp-cls-1-g{generation}-k4t7mzq2ab")),
+        call: None,
+        unanswered_create_at: None,
+        trouble: Trouble::default(),
+        next_attempt_at: at(0),
+        planned_at: at(0),
+        created_at: Some(at(generation)),
+        verified_at: Some(at(generation)),
+        last_used_at: None,
+        gone_at: None,
+    }
+}
+
+fn rotation_in(phase: RotationPhase) -> Rotation {
+    Rotation {
+        id: RotationId(Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_00ab)),
+        reason: RotationReason::Manual,
+        force_immediate: false,
+        slot: None,
+        from: Generation(3),
+        to: Generation(4),
+        phase,
+        created_at: at(10),
+        started_at: Some(at(10)),
+        promoted_at: Some(at(11)),
+        completed_at: None,
+    }
+}
+
+fn dual(drifted: bool) -> RotationPhase {
+    RotationPhase::DualCredentialPeriod {
+        deadline: at(100),
+        on_deadline: OnDeadline::Hold,
+        drifted,
+        rollback_at: None,
+    }
+}
+
+fn record(state: RecordState, accounts: Vec<Account>) -> PullSecret {
+    PullSecret {
+        cluster_id: "cls-1".parse().unwrap(),
+        state,
+        state_since: at(11),
+        registries: vec!["quay".parse().unwrap(), "rhit".parse().unwrap()],
+        last_generation: Generation(4),
+        accounts,
+        consumers: vec![Consumer {
+            source: EvidenceSource::Heartbeat,
+            name: "default".to_owned(),
+            generation: Generation(3),
+            observed_at: at(12),
+        }],
+        ended: Vec::new(),
+        created_at: at(0),
+        last_rotated_at: None,
+        next_rotation_at: Some(at(2000)),
+        slot: None,
+        quarantine: None,
+    }
+}
+
+fn rotating(phase: RotationPhase, accounts: Vec<Account>) -> PullSecret {
+    let served = Served { generation: Generation(4), since: at(11) };
+    let rotation = Box::new(rotation_in(phase));
+    record(RecordState::Rotating { served, rotation }, accounts)
+}
+
+fn both_generations() -> Vec<Account> {
+    vec![
+        account("quay", 3, AccountPhase::Retiring),
+        account("rhit", 3, AccountPhase::Retiring),
+        account("quay", 4, AccountPhase::Serving),
+        account("rhit", 4, AccountPhase::Serving),
+    ]
+}
+
+fn policy() -> Policy {
+    Policy {
+        interval: None,
+        spread: 0.1,
+        min_overlap: HOUR * 24,
+        grace_period: HOUR * 168,
+        on_deadline: OnDeadline::Hold,
+        compromise_deadline: HOUR,
+        quiet: HOUR,
+        consumer_ttl: HOUR * 48,
+        proof: vec![EvidenceSource::Heartbeat],
+        retry: Backoff { initial: HOUR, factor: 2.0, max: HOUR, jitter: 0.0 },
+        give_up_after: HOUR * 24,
+        denied_after: HOUR * 48,
+        failed_after: HOUR * 48,
+        history_after: HOUR * 2000,
+        registries: BTreeMap::new(),
+    }
+}
+
+fn hosts() -> BTreeMap<RegistryId, String> {
+    [("quay", "quay.io"), ("rhit", "registry.redhat.io")]
+        .into_iter()
+        .map(|(id, host)| (id.parse().unwrap(), host.to_owned()))
+        .collect()
+}
+
+fn document() -> Document {
+    let secret = SecretString::from("t");
+    let hosts = ["quay.io".to_owned()];
+    Document::render(&[Entry { hosts: &hosts, email: None, username: "u", secret: &secret }])
+}
+
+fn shown(record: &PullSecret, now: Timestamp) -> RotationResource {
+    rotation(&record.cluster_id, record.rotation().unwrap(), Some(record), &policy(), now)
+}
+
+fn words(resource: &RotationResource) -> String {
+    let word = |(id, word): (&RegistryId, &AccountWord)| {
+        let word: &'static str = (*word).into();
+        format!("{id} {word}")
+    };
+    resource.progress.registries.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_pull_secret_in_the_dual_period() {
+    let record = rotating(dual(false), both_generations());
+    let show = Show { document: Some(document()), credentials: true, hosts: &hosts() };
+    insta::assert_json_snapshot!(pull_secret(&record, show));
+}
+
+#[test]
+fn a_rotation_in_the_dual_period() {
+    insta::assert_json_snapshot!(shown(&rotating(dual(false), both_generations()), at(12)));
+}
+
+#[test]
+fn a_secret_is_shown_only_while_one_is_served() {
+    for state in [
+        RecordState::Issuing { generation: Some(Generation(4)) },
+        RecordState::Revoking,
+        RecordState::Denied(Refusal { registry_id: "quay".parse().unwrap(), message: "no".into() }),
+    ] {
+        let record = record(state, Vec::new());
+        let show = Show { document: Some(document()), credentials: false, hosts: &hosts() };
+        let value = serde_json::to_value(pull_secret(&record, show)).unwrap();
+        assert!(value.get("pull_secret").is_none(), "{value}");
+        assert!(value.get("credentials").is_none(), "{value}");
+        assert_eq!(value["generation"], 0);
+        assert_eq!(value["status"]["conditions"][0]["status"], "False");
+        assert!(value["rotation"].is_null());
+    }
+}
+
+#[test]
+fn a_refusal_is_the_message() {
+    let refusal = Refusal { registry_id: "quay".parse().unwrap(), message: "quota".into() };
+    let record = record(RecordState::Denied(refusal), Vec::new());
+    let show = Show { document: None, credentials: false, hosts: &hosts() };
+    assert_eq!(pull_secret(&record, show).status_details.message, "quay: quota");
+}
+
+#[test]
+fn overdue_begins_with_the_deadline() {
+    let record = rotating(dual(false), both_generations());
+    assert!(!shown(&record, at(99)).overdue);
+    let late = shown(&record, at(100));
+    assert!(late.overdue && !late.warnings.is_empty());
+    assert_eq!(late.estimated_completion, Some(at(35)), "the switch and min_overlap");
+}
+
+#[test]
+fn registries_follow_the_phase() {
+    let denied = Account {
+        trouble: Trouble { refused: true, ..Trouble::default() },
+        ..account("rhit", 4, AccountPhase::Planned)
+    };
+    let creating = rotating(
+        RotationPhase::CreatingCredentials,
+        vec![account("quay", 4, AccountPhase::Creating), denied],
+    );
+    assert_eq!(words(&shown(&creating, at(12))), "quay creating, rhit denied");
+
+    let burnt = rotating(
+        RotationPhase::CreatingCredentials,
+        vec![account("quay", 4, AccountPhase::Burnt), account("quay", 4, AccountPhase::Created)],
+    );
+    assert_eq!(words(&shown(&burnt, at(12))), "quay created");
+
+    let phase = RotationPhase::RevokingOld {
+        decided_at: at(40),
+        why: RetireReason::Operator,
+        deadline: at(100),
+        on_deadline: OnDeadline::Hold,
+    };
+    let mut accounts = both_generations();
+    accounts[0].phase = AccountPhase::Deleting;
+    accounts.remove(1);
+    let revoking = shown(&rotating(phase, accounts), at(41));
+    assert_eq!(words(&revoking), "quay revoking, rhit revoked");
+    assert!(!revoking.progress.adopted && revoking.progress.new_credentials_verified);
+}
+
+#[test]
+fn an_ended_rotation_is_shown_without_its_record() {
+    let error = RotationError {
+        code: "superseded".to_owned(),
+        message: "by a compromise".to_owned(),
+        registry_id: None,
+    };
+    let mut ended = rotation_in(RotationPhase::Ended(End::Cancelled(Some(error))));
+    ended.completed_at = Some(at(50));
+    let other = rotating(dual(false), both_generations());
+    ended.id = RotationId(Uuid::from_u128(1));
+    let value =
+        serde_json::to_value(rotation(&other.cluster_id, &ended, Some(&other), &policy(), at(60)))
+            .unwrap();
+    assert_eq!(value["status"], "cancelled");
+    assert_eq!(value["error"]["code"], "superseded");
+    assert_eq!(value["progress"]["registries"], serde_json::json!({}));
+    assert_eq!(value["estimated_completion"], serde_json::Value::Null);
+
+    let end = End::Completed { old_credentials_revoked: false };
+    let left = rotation_in(RotationPhase::Ended(end));
+    let shown = rotation(&other.cluster_id, &left, None, &policy(), at(60));
+    assert_eq!((shown.warnings.len(), shown.progress.old_credentials_revoked), (1, false));
+}
+
+#[test]
+fn a_revocation_has_one_word_per_registry() {
+    let record = record(
+        RecordState::Revoking,
+        vec![
+            account("quay", 3, AccountPhase::Residue),
+            account("quay", 4, AccountPhase::Gone),
+            account("old", 1, AccountPhase::Deleting),
+        ],
+    );
+    let expected = serde_json::json!({
+        "cluster_id": "cls-1", "state": "revoking",
+        "registries": {"quay": "irrevocable", "rhit": "revoked", "old": "pending"},
+    });
+    assert_eq!(serde_json::to_value(revocation(&record)).unwrap(), expected);
+}
+
+#[test]
+fn what_needs_a_person() {
+    let mut residue = account("quay", 3, AccountPhase::Residue);
+    residue.trouble.attempts = 7;
+    let mut stuck = account("rhit", 4, AccountPhase::Creating);
+    stuck.trouble = Trouble {
+        since: Some(at(20)),
+        blocked: true,
+        last_error: Some("503".into()),
+        ..Trouble::default()
+    };
+    let mut record = rotating(dual(true), vec![residue, stuck]);
+    record.quarantine = Some(Quarantine { since: at(30), retry_at: at(31) });
+    let kinds = |now| -> Vec<&'static str> {
+        attention(&record, HOUR * 2, now).iter().map(|item| item.kind.into()).collect()
+    };
+    assert_eq!(kinds(at(21)), ["quarantined", "drifted", "irrevocable"]);
+    assert_eq!(kinds(at(100)), ["quarantined", "overdue", "drifted", "irrevocable", "stuck"]);
+    insta::assert_json_snapshot!(attention(&record, HOUR * 2, at(100))[4]);
+}
+
+#[test]
+fn pages_say_whether_there_are_more() {
+    let cursor = Cursor { at: at(1), key: "x".to_owned() };
+    assert!(Pagination::new(Some(&cursor), 3).has_more);
+    let last = serde_json::to_value(Pagination::new(None, 3)).unwrap();
+    let expected = serde_json::json!({"next_cursor": null, "has_more": false, "total_count": 3});
+    assert_eq!(last, expected);
+}
