@@ -22,6 +22,7 @@ pub mod edge;
 pub mod extract;
 mod frame;
 mod gate;
+pub mod handlers;
 pub mod health;
 pub mod problem;
 pub mod resource;

@@ -13,7 +13,7 @@ use actix_web::{FromRequest, HttpRequest};
 
 pub use body::{Body, MAX_BODY};
 pub use headers::{BasicAuth, ETag, IdempotencyKey, IfNoneMatch, Prefer, Reason};
-pub use query::{Cursor, Query};
+pub use query::Query;
 
 use super::problem::{ApiError, Constraint, FieldError};
 use crate::ids::{ClusterId, RotationId};

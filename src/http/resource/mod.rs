@@ -11,16 +11,16 @@ mod words;
 
 use serde::Serialize;
 
-pub use attention::{AttentionItem, AttentionKind, attention};
+pub use attention::AttentionItem;
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
-    StateDetails, Status, StatusDetails, pull_secret, revocation,
+    StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,
 };
 pub use rotation::{AdoptionEntry, ErrorResource, Progress, RotationResource, rotation};
 pub use words::{AccountWord, FoldedWord};
 
-use super::extract::Cursor;
 use crate::ids::{ClusterId, Generation, RegistryId};
+use crate::store::Cursor;
 
 /// Where a list goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,14 +28,15 @@ use crate::ids::{ClusterId, Generation, RegistryId};
 pub struct Pagination {
     pub next_cursor: Option<String>,
     pub has_more: bool,
-    pub total_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_count: Option<u64>,
 }
 
 impl Pagination {
     /// `next`: the last item's place, where there are more.
     #[must_use]
-    pub fn new(next: Option<&Cursor>, total_count: u64) -> Self {
-        Self { next_cursor: next.map(Cursor::encode), has_more: next.is_some(), total_count }
+    pub fn new(next: Option<&Cursor>, total_count: Option<u64>) -> Self {
+        Self { next_cursor: next.map(ToString::to_string), has_more: next.is_some(), total_count }
     }
 }
 

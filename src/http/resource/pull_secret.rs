@@ -1,5 +1,6 @@
 //! The pull secret resource, and what a DELETE that is still going on answers.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -10,6 +11,7 @@ use crate::ids::{ClusterId, Generation, RegistryId, RotationId};
 use crate::state::pull_secret::{
     Account, PullSecret, RecordState, Refusal, RotationStatus, StateName,
 };
+use crate::store::PullSecretRow;
 use crate::time::Timestamp;
 
 /// A cluster's pull secret. No `Debug`: it may hold the secret.
@@ -53,7 +55,7 @@ pub struct Credential {
 pub struct RunningRotation {
     pub rotation_id: RotationId,
     pub status: RotationStatus,
-    pub phase: &'static str,
+    pub phase: Cow<'static, str>,
 }
 
 /// The state in words.
@@ -107,14 +109,8 @@ pub fn pull_secret(record: &PullSecret, show: Show<'_>) -> PullSecretResource {
     let state: &'static str = record.state.name().into();
     let message = message(record);
     let ready = record.served().is_some();
-    let condition = Condition {
-        r#type: "Ready",
-        status: if ready { "True" } else { "False" },
-        reason: reason(record.state.name()),
-        message: message.clone(),
-        observed_generation: record.generation(),
-        last_transition_time: record.state_since,
-    };
+    let (name, since) = (record.state.name(), record.state_since);
+    let condition = condition(name, ready, record.generation(), &message, since);
     PullSecretResource {
         cluster_id: record.cluster_id.clone(),
         state,
@@ -124,7 +120,7 @@ pub fn pull_secret(record: &PullSecret, show: Show<'_>) -> PullSecretResource {
         rotation: record.rotation().map(|rotation| RunningRotation {
             rotation_id: rotation.id,
             status: rotation.status(),
-            phase: rotation.phase.name(),
+            phase: rotation.phase.name().into(),
         }),
         status_details: StatusDetails {
             message,
@@ -134,6 +130,63 @@ pub fn pull_secret(record: &PullSecret, show: Show<'_>) -> PullSecretResource {
         created_at: record.created_at,
         last_rotated_at: record.last_rotated_at,
         next_rotation_at: record.next_rotation_at,
+    }
+}
+
+/// The resource of a row in a list: without secret and accounts.
+#[must_use]
+pub fn pull_secret_row(row: &PullSecretRow) -> PullSecretResource {
+    let state: &'static str = row.state.into();
+    let generation = row.served.map_or(Generation::NONE, |served| served.generation);
+    let message = match (&row.quarantine, &row.refusal) {
+        (Some(quarantine), _) => quarantined(quarantine.retry_at),
+        (None, Some(refusal)) => refused(refusal),
+        (None, None) => String::new(),
+    };
+    PullSecretResource {
+        cluster_id: row.cluster_id.clone(),
+        state,
+        generation,
+        pull_secret: None,
+        credentials: None,
+        rotation: row.rotation.as_ref().map(|rotation| RunningRotation {
+            rotation_id: rotation.rotation_id,
+            status: rotation.status,
+            phase: rotation.phase.clone().into(),
+        }),
+        status: Status {
+            conditions: vec![condition(
+                row.state,
+                row.served.is_some(),
+                generation,
+                &message,
+                row.state_since,
+            )],
+        },
+        status_details: StatusDetails {
+            message,
+            state: StateDetails { value: state, last_updated_timestamp: row.state_since },
+        },
+        created_at: row.created_at,
+        last_rotated_at: row.last_rotated_at,
+        next_rotation_at: row.next_rotation_at,
+    }
+}
+
+fn condition(
+    state: StateName,
+    ready: bool,
+    generation: Generation,
+    message: &str,
+    since: Timestamp,
+) -> Condition {
+    Condition {
+        r#type: "Ready",
+        status: if ready { "True" } else { "False" },
+        reason: reason(state),
+        message: message.to_owned(),
+        observed_generation: generation,
+        last_transition_time: since,
     }
 }
 
@@ -161,13 +214,10 @@ fn credentials(record: &PullSecret, hosts: &BTreeMap<RegistryId, String>) -> Vec
 
 fn message(record: &PullSecret) -> String {
     if let Some(quarantine) = record.quarantine {
-        return format!("stands still after repeated faults, next try at {}", quarantine.retry_at);
+        return quarantined(quarantine.retry_at);
     }
     match &record.state {
-        RecordState::Denied(refusal) | RecordState::Failed(refusal) => {
-            let Refusal { registry_id, message } = refusal;
-            format!("{registry_id}: {message}")
-        }
+        RecordState::Denied(refusal) | RecordState::Failed(refusal) => refused(refusal),
         RecordState::Issuing { generation: None } => {
             "waits until accounts of an earlier generation are gone".to_owned()
         }
@@ -177,6 +227,14 @@ fn message(record: &PullSecret) -> String {
         | RecordState::Revoking
         | RecordState::Revoked => troubles(record),
     }
+}
+
+fn quarantined(retry_at: Timestamp) -> String {
+    format!("stands still after repeated faults, next try at {retry_at}")
+}
+
+fn refused(refusal: &Refusal) -> String {
+    format!("{}: {}", refusal.registry_id, refusal.message)
 }
 
 /// What holds the work up, registry by registry.

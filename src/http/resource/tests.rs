@@ -273,32 +273,4 @@ fn a_revocation_has_one_word_per_registry() {
     assert_eq!(serde_json::to_value(revocation(&record)).unwrap(), expected);
 }
 
-#[test]
-fn what_needs_a_person() {
-    let mut residue = account("quay", 3, AccountPhase::Residue);
-    residue.trouble.attempts = 7;
-    let mut stuck = account("rhit", 4, AccountPhase::Creating);
-    stuck.trouble = Trouble {
-        since: Some(at(20)),
-        blocked: true,
-        last_error: Some("503".into()),
-        ..Trouble::default()
-    };
-    let mut record = rotating(dual(true), vec![residue, stuck]);
-    record.quarantine = Some(Quarantine { since: at(30), retry_at: at(31) });
-    let kinds = |now| -> Vec<&'static str> {
-        attention(&record, HOUR * 2, now).iter().map(|item| item.kind.into()).collect()
-    };
-    assert_eq!(kinds(at(21)), ["quarantined", "drifted", "irrevocable"]);
-    assert_eq!(kinds(at(100)), ["quarantined", "overdue", "drifted", "irrevocable", "stuck"]);
-    insta::assert_json_snapshot!(attention(&record, HOUR * 2, at(100))[4]);
-}
 
-#[test]
-fn pages_say_whether_there_are_more() {
-    let cursor = Cursor { at: at(1), key: "x".to_owned() };
-    assert!(Pagination::new(Some(&cursor), 3).has_more);
-    let last = serde_json::to_value(Pagination::new(None, 3)).unwrap();
-    let expected = serde_json::json!({"next_cursor": null, "has_more": false, "total_count": 3});
-    assert_eq!(last, expected);
-}

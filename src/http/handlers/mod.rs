@@ -1,0 +1,45 @@
+//! The handlers: each turns a checked request into a command or a query, and what comes back into a resource.
+//!
+//! Nothing is decided here. One file per subject; the table of routes says who may call what.
+
+mod backend;
+mod evidence;
+mod fleet;
+mod operate;
+mod pull_secrets;
+mod rotations;
+
+use actix_web::web;
+
+pub use backend::{Backend, Work};
+
+use super::routes::{Op, bind};
+
+/// Binds every operation to its handler. An operation without an arm here does not compile.
+pub fn handlers(backend: Backend) -> impl Fn(&mut web::ServiceConfig) + Clone + Send + 'static {
+    move |config| {
+        config.app_data(web::Data::new(backend.clone()));
+        for op in <Op as strum::VariantArray>::VARIANTS {
+            match op {
+                Op::IssuePullSecret => bind(config, *op, pull_secrets::issue),
+                Op::ReadPullSecret => bind(config, *op, pull_secrets::read),
+                Op::RevokePullSecret => bind(config, *op, pull_secrets::revoke),
+                Op::ConfirmGeneration => bind(config, *op, evidence::confirm_generation),
+                Op::Heartbeat => bind(config, *op, evidence::heartbeat),
+                Op::StartRotation => bind(config, *op, rotations::start),
+                Op::ListRotations => bind(config, *op, rotations::list),
+                Op::ReadRotation => bind(config, *op, rotations::read),
+                Op::ConfirmRotation => bind(config, *op, evidence::confirm_rotation),
+                Op::CompleteRotation => bind(config, *op, operate::complete),
+                Op::ExtendRotation => bind(config, *op, operate::extend),
+                Op::RollbackRotation => bind(config, *op, operate::rollback),
+                Op::CancelRotation => bind(config, *op, operate::cancel),
+                Op::ListPullSecrets => bind(config, *op, fleet::pull_secrets),
+                Op::ListAllRotations => bind(config, *op, fleet::rotations),
+                Op::ListAttention => bind(config, *op, fleet::attention),
+                // The frame of the application answers these.
+                Op::Healthz | Op::Readyz => {}
+            }
+        }
+    }
+}
