@@ -65,8 +65,8 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; `None` on the last one.
     pub next: Option<Cursor>,
-    /// How many rows the filter matches, whatever the page.
-    pub total_count: u64,
+    /// How many rows the filter matches, whatever the page; `None` where counting would cost too much.
+    pub total_count: Option<u64>,
 }
 
 impl<T> Page<T> {
@@ -74,7 +74,7 @@ impl<T> Page<T> {
     pub(super) fn cut(
         mut items: Vec<T>,
         limit: u32,
-        total_count: u64,
+        total_count: Option<u64>,
         key: impl Fn(&T) -> Key,
     ) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
