@@ -20,7 +20,7 @@ mod commit;
 mod cursor;
 mod error;
 mod idempotency;
-// pub mod memory;
+pub mod memory;
 pub mod sqlite;
 mod views;
 
@@ -33,7 +33,7 @@ pub use commit::{Commit, OutboxRow, gone_how};
 pub use cursor::{Cursor, CursorError, Page};
 pub use error::{StoreError, Unavailable};
 pub use idempotency::{IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState};
-// pub use memory::MemoryStore;
+pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;
 pub use views::{
     Described, Loaded, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
