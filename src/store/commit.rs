@@ -2,6 +2,8 @@
 //!
 //! Pure: the backends only turn [`Changes`] into rows, so both write the same.
 
+use std::borrow::Cow;
+
 use super::audit::AuditRow;
 use super::idempotency::IdempotencyAnswer;
 use super::{SealedSecret, StoreError};
@@ -112,7 +114,7 @@ pub(super) enum RecordChange<'a> {
 
 #[derive(Debug)]
 pub(super) struct AccountChange<'a> {
-    pub account: &'a Account,
+    pub account: Cow<'a, Account>,
     pub how: Option<GoneHow>,
     /// The time to note, where nothing is noted yet, for a served account whose verification is void.
     pub drifted_at: Option<Timestamp>,
@@ -149,21 +151,32 @@ impl<'a> Changes<'a> {
 
 fn accounts<'a>(commit: &'a Commit<'_>) -> Result<Vec<AccountChange<'a>>, StoreError> {
     let (old, new) = (account_rows(commit.before), account_rows(commit.after));
+    let how = |id| commit.gone_how.iter().find(|(gone, _)| *gone == id).map(|(_, how)| *how);
     let known = |rows: &[Account], id| rows.iter().any(|account| account.id == id);
-    // Once the record goes, nobody would ever delete them.
-    let lost = |account: &&Account| account.phase != AccountPhase::Gone && !known(new, account.id);
-    if old.iter().any(|account| lost(&account)) {
-        return Err(StoreError::corrupt("an account that vanished without being gone"));
+    let vanished = |row: &&Account| row.phase != AccountPhase::Gone && !known(new, row.id);
+    let mut changes = Vec::new();
+    for account in old.iter().filter(vanished) {
+        // The last account may go in the very step that removes the record, and is in neither state then.
+        let how = how(account.id).filter(|_| commit.after.is_none());
+        if how.is_none() {
+            return Err(StoreError::corrupt("an account that vanished without being gone"));
+        }
+        let gone = gone(account, commit.at);
+        changes.push(AccountChange { account: Cow::Owned(gone), how, drifted_at: None });
     }
     let was = |account: &Account| old.iter().find(|row| row.id == account.id);
     let changed = new.iter().filter(|account| was(account) != Some(*account));
-    let how = |id| commit.gone_how.iter().find(|(gone, _)| *gone == id).map(|(_, how)| *how);
     let change = |account: &'a Account| AccountChange {
-        account,
+        account: Cow::Borrowed(account),
         how: how(account.id),
         drifted_at: is_drifted(account).then_some(commit.at),
     };
-    Ok(changed.map(change).collect())
+    changes.extend(changed.map(change));
+    Ok(changes)
+}
+
+fn gone(account: &Account, at: Timestamp) -> Account {
+    Account { phase: AccountPhase::Gone, call: None, gone_at: Some(at), ..account.clone() }
 }
 
 fn account_rows(record: Option<&PullSecret>) -> &[Account] {

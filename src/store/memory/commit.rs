@@ -98,7 +98,7 @@ impl Tables {
     }
 
     fn write_account(&mut self, cluster_id: &ClusterId, change: &AccountChange<'_>) {
-        let account = change.account;
+        let account = change.account.as_ref();
         self.names.insert((account.registry_id.clone(), account.name.clone()));
         let old = self.accounts.get(&account.id);
         let row = AccountRow {

@@ -158,7 +158,7 @@ pub(super) async fn write(
     cluster_id: &ClusterId,
     change: &AccountChange<'_>,
 ) -> Result<(), StoreError> {
-    let account = change.account;
+    let account = change.account.as_ref();
     let trouble = &account.trouble;
     let spent = i64::try_from(trouble.spent.as_micros()).unwrap_or(i64::MAX);
     let query = sqlx::query(UPSERT)
