@@ -38,21 +38,21 @@ impl StateColumns {
     pub(super) fn rebuild(self, running: Option<Rotation>) -> Result<RecordState, StoreError> {
         let served = || self.served.ok_or_else(|| StoreError::corrupt("no served generation"));
         let refusal = || self.refusal.clone().ok_or_else(|| StoreError::corrupt("no refusal"));
-        if running.is_some() != (self.state == StateName::Rotating) {
-            return Err(StoreError::corrupt("state and running rotation disagree"));
+        if running.is_some() && self.state != StateName::Rotating {
+            return Err(StoreError::corrupt("a running rotation of a record that is not rotating"));
         }
-        Ok(match (self.state, running) {
-            (StateName::Issuing, _) => RecordState::Issuing { generation: self.issuing_generation },
-            (StateName::Active, _) | (StateName::Rotating, None) => {
-                RecordState::Active { served: served()? }
-            }
-            (StateName::Rotating, Some(rotation)) => {
+        Ok(match self.state {
+            StateName::Issuing => RecordState::Issuing { generation: self.issuing_generation },
+            StateName::Active => RecordState::Active { served: served()? },
+            StateName::Rotating => {
+                let rotation =
+                    running.ok_or_else(|| StoreError::corrupt("rotating without a rotation"))?;
                 RecordState::Rotating { served: served()?, rotation: Box::new(rotation) }
             }
-            (StateName::Revoking, _) => RecordState::Revoking,
-            (StateName::Revoked, _) => RecordState::Revoked,
-            (StateName::Denied, _) => RecordState::Denied(refusal()?),
-            (StateName::Failed, _) => RecordState::Failed(refusal()?),
+            StateName::Revoking => RecordState::Revoking,
+            StateName::Revoked => RecordState::Revoked,
+            StateName::Denied => RecordState::Denied(refusal()?),
+            StateName::Failed => RecordState::Failed(refusal()?),
         })
     }
 }
@@ -140,7 +140,10 @@ impl PhaseColumns {
                 decided_at: self.decided_at,
             },
             "removing_new" => RotationPhase::RemovingNew { end: self.rebuild_end()? },
-            _ => RotationPhase::Ended(self.rebuild_end()?),
+            end if self.ends_as.as_deref() == Some(end) => {
+                RotationPhase::Ended(self.rebuild_end()?)
+            }
+            _ => return Err(StoreError::corrupt("an unknown phase of a rotation")),
         })
     }
 

@@ -85,9 +85,9 @@ pub struct OutboxRow {
 /// How the accounts that these events end went.
 #[must_use]
 pub fn gone_how(events: &[Event]) -> Vec<(AccountId, GoneHow)> {
-    let gone = |event: &Event| match event {
-        Event::AccountGone { account_id, how, .. } => Some((*account_id, *how)),
-        _ => None,
+    let gone = |event: &Event| {
+        let Event::AccountGone { account_id, how, .. } = event else { return None };
+        Some((*account_id, *how))
     };
     events.iter().filter_map(gone).collect()
 }

@@ -11,6 +11,7 @@ use super::super::views::audit_start;
 use super::super::{AuditEvent, AuditFilter, AuditRow, AuditSeal, Cursor, Page, StoreError};
 use super::decode::{count, generation, maybe_word, signed, uuid};
 use super::error::map;
+use super::write::Write;
 use crate::ids::RotationId;
 use crate::time::Timestamp;
 
@@ -85,9 +86,9 @@ pub(super) async fn record(
     if rows.is_empty() {
         return Ok(());
     }
-    let mut tx = writer.begin_with("BEGIN IMMEDIATE").await.map_err(map)?;
-    append(&mut tx, rows, seal).await?;
-    tx.commit().await.map_err(map)
+    let mut tx = Write::begin(writer).await?;
+    let done = append(&mut tx, rows, seal).await;
+    tx.end(done).await
 }
 
 macro_rules! select {

@@ -4,6 +4,7 @@ use super::super::audit::AuditSeal;
 use super::super::commit::{Changes, Commit, OutboxRow, RecordChange};
 use super::super::{StoreError, commit};
 use super::error::map;
+use super::write::Write;
 use super::{account, audit, idempotency, record, rotation};
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 
@@ -13,10 +14,9 @@ pub(super) async fn commit(
     seal: Option<&dyn AuditSeal>,
 ) -> Result<u64, StoreError> {
     let changes = commit::Changes::between(commit)?;
-    let mut tx = writer.begin_with("BEGIN IMMEDIATE").await.map_err(map)?;
-    let version = write(&mut tx, commit, &changes, seal).await?;
-    tx.commit().await.map_err(map)?;
-    Ok(version)
+    let mut tx = Write::begin(writer).await?;
+    let version = write(&mut tx, commit, &changes, seal).await;
+    tx.end(version).await
 }
 
 async fn write(

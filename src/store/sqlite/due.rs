@@ -1,16 +1,24 @@
 //! What is due. A tick costs what is due, never what exists, and takes no lock when nothing is.
 
-use sqlx::sqlite::SqlitePool;
+use sqlx::query::QueryAs;
+use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteConnection, SqlitePool};
 
 use super::super::StoreError;
 use super::decode::{count, micros, signed, word};
 use super::error::map;
+use super::write::Write;
 use crate::ids::{AccountId, CallToken, ClusterId};
 use crate::time::Timestamp;
 
 /// Index: `pull_secrets_due`.
 pub(super) const SELECT_DUE: &str = "SELECT cluster_id FROM pull_secrets \
      WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at, cluster_id LIMIT ?2";
+
+type Select = QueryAs<'static, Sqlite, (String,), SqliteArguments>;
+
+fn select(now: Timestamp, limit: u32) -> Select {
+    sqlx::query_as(SELECT_DUE).bind(now.as_micros()).bind(limit)
+}
 
 /// Index: the primary key.
 const PUSH: &str = "UPDATE pull_secrets SET due_at = ?2 WHERE cluster_id = ?1";
@@ -27,13 +35,22 @@ pub(super) async fn due(
     if select(1).fetch_optional(reader).await.map_err(map)?.is_none() {
         return Ok(Vec::new());
     }
-    let mut tx = writer.begin_with("BEGIN IMMEDIATE").await.map_err(map)?;
-    let rows = select(limit).fetch_all(&mut *tx).await.map_err(map)?;
+    let mut tx = Write::begin(writer).await?;
+    let taken = take(&mut tx, now, limit, push_until).await;
+    tx.end(taken).await
+}
+
+async fn take(
+    db: &mut SqliteConnection,
+    now: Timestamp,
+    limit: u32,
+    push_until: Timestamp,
+) -> Result<Vec<ClusterId>, StoreError> {
+    let rows = select(now, limit).fetch_all(&mut *db).await.map_err(map)?;
     for (cluster_id,) in &rows {
         let push = sqlx::query(PUSH).bind(cluster_id).bind(push_until.as_micros());
-        push.execute(&mut *tx).await.map_err(map)?;
+        push.execute(&mut *db).await.map_err(map)?;
     }
-    tx.commit().await.map_err(map)?;
     rows.iter().map(|(cluster_id,)| word(cluster_id, "a cluster id")).collect()
 }
 

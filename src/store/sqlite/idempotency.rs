@@ -10,6 +10,7 @@ use super::super::{
 };
 use super::decode::uuid;
 use super::error::map;
+use super::write::Write;
 use crate::time::Timestamp;
 
 #[derive(FromRow)]
@@ -52,9 +53,17 @@ pub(super) async fn begin(
     writer: &SqlitePool,
     start: &IdempotencyStart,
 ) -> Result<IdempotencyState, StoreError> {
-    let mut tx = writer.begin_with("BEGIN IMMEDIATE").await.map_err(map)?;
+    let mut tx = Write::begin(writer).await?;
+    let state = begin_in(&mut tx, start).await;
+    tx.end(state).await
+}
+
+async fn begin_in(
+    db: &mut SqliteConnection,
+    start: &IdempotencyStart,
+) -> Result<IdempotencyState, StoreError> {
     let query = sqlx::query_as(SELECT).bind(&start.key.key_hash).bind(&start.key.caller_hash);
-    let row: Option<KeyRow> = query.fetch_optional(&mut *tx).await.map_err(map)?;
+    let row: Option<KeyRow> = query.fetch_optional(&mut *db).await.map_err(map)?;
     let stored = row.map(StoredRequest::try_from).transpose()?;
     let state = stored.map_or(IdempotencyState::Begun, |stored| stored.meets(start));
     if state == IdempotencyState::Begun {
@@ -65,9 +74,8 @@ pub(super) async fn begin(
             .bind(&start.holder.as_bytes()[..])
             .bind(start.lease_until.as_micros())
             .bind(start.now.as_micros());
-        query.execute(&mut *tx).await.map_err(map)?;
+        query.execute(&mut *db).await.map_err(map)?;
     }
-    tx.commit().await.map_err(map)?;
     Ok(state)
 }
 

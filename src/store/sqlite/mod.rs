@@ -19,9 +19,12 @@ mod record;
 mod rotation;
 mod rotations;
 mod upkeep;
+mod write;
 
 #[cfg(test)]
 mod plans;
+#[cfg(test)]
+mod trouble;
 
 use std::collections::BTreeMap;
 use std::fs::File;

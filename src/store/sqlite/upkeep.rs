@@ -1,11 +1,12 @@
 //! Schema, installation, keys, and what passes with time.
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::sqlite::SqlitePool;
+use sqlx::sqlite::{SqliteConnection, SqlitePool};
 
 use super::super::{PurgeBefore, Purged, Reseal, SealedSecret, StoreError};
 use super::decode::uuid;
 use super::error::map;
+use super::write::Write;
 use crate::ids::AccountId;
 use crate::time::Timestamp;
 
@@ -66,12 +67,11 @@ pub(super) async fn claim_installation(
     id: &str,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let mut tx = writer.begin_with("BEGIN IMMEDIATE").await.map_err(map)?;
     let claim = sqlx::query(CLAIM).bind(id).bind(now.as_micros());
-    claim.execute(&mut *tx).await.map_err(map)?;
+    claim.execute(writer).await.map_err(map)?;
+    // What was claimed first never changes, so this needs no transaction.
     let query = sqlx::query_as("SELECT installation_id FROM installation WHERE one = 1");
-    let (stored,): (String,) = query.fetch_one(&mut *tx).await.map_err(map)?;
-    tx.commit().await.map_err(map)?;
+    let (stored,): (String,) = query.fetch_one(writer).await.map_err(map)?;
     if stored == id {
         return Ok(());
     }
@@ -105,7 +105,12 @@ const RESEAL: &str = "UPDATE account_secrets SET key_id = ?4, sealed = ?5 \
      WHERE account_id = ?1 AND key_id = ?2 AND sealed = ?3";
 
 pub(super) async fn reseal(writer: &SqlitePool, batch: &[Reseal]) -> Result<u64, StoreError> {
-    let mut tx = writer.begin_with("BEGIN IMMEDIATE").await.map_err(map)?;
+    let mut tx = Write::begin(writer).await?;
+    let resealed = reseal_in(&mut tx, batch).await;
+    tx.end(resealed).await
+}
+
+async fn reseal_in(db: &mut SqliteConnection, batch: &[Reseal]) -> Result<u64, StoreError> {
     let mut resealed = 0;
     for one in batch {
         let query = sqlx::query(RESEAL)
@@ -114,9 +119,8 @@ pub(super) async fn reseal(writer: &SqlitePool, batch: &[Reseal]) -> Result<u64,
             .bind(&one.from.bytes)
             .bind(&one.to.key_id)
             .bind(&one.to.bytes);
-        resealed += query.execute(&mut *tx).await.map_err(map)?.rows_affected();
+        resealed += query.execute(&mut *db).await.map_err(map)?.rows_affected();
     }
-    tx.commit().await.map_err(map)?;
     Ok(resealed)
 }
 
@@ -136,7 +140,12 @@ pub(super) const PURGE_KEYS: &str = "DELETE FROM idempotency_keys \
      WHERE created_at < ?1 ORDER BY created_at LIMIT ?2)";
 
 pub(super) async fn purge(writer: &SqlitePool, before: PurgeBefore) -> Result<Purged, StoreError> {
-    let mut tx = writer.begin_with("BEGIN IMMEDIATE").await.map_err(map)?;
+    let mut tx = Write::begin(writer).await?;
+    let purged = purge_in(&mut tx, before).await;
+    tx.end(purged).await
+}
+
+async fn purge_in(db: &mut SqliteConnection, before: PurgeBefore) -> Result<Purged, StoreError> {
     let mut passed = [0; 3];
     let work = [
         (PURGE_ROTATIONS, before.rotations),
@@ -145,9 +154,8 @@ pub(super) async fn purge(writer: &SqlitePool, before: PurgeBefore) -> Result<Pu
     ];
     for (passed, (sql, end)) in passed.iter_mut().zip(work) {
         let query = sqlx::query(sql).bind(end.as_micros()).bind(before.batch);
-        *passed = query.execute(&mut *tx).await.map_err(map)?.rows_affected();
+        *passed = query.execute(&mut *db).await.map_err(map)?.rows_affected();
     }
-    tx.commit().await.map_err(map)?;
     let [rotations, secrets, idempotency_keys] = passed;
     Ok(Purged { rotations, secrets, idempotency_keys })
 }
