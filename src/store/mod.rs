@@ -1,1 +1,194 @@
-//! (under construction)
+//! Rows and transactions.
+//!
+//! | file | subject |
+//! |---|---|
+//! | [`Store`] (here) | everything that the service asks of its database |
+//! | `commit` | what one step writes: the difference between two states |
+//! | `views` | what is read, one shape per question |
+//! | `columns` | states with data of their own, laid out flat |
+//! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
+//! | [`sqlite`] | the embedded database |
+//! | [`memory`] | the same promises without a file, for tests of what stands above |
+//!
+//! The currency is the machine's own types. Knows no keys, registries, actors or HTTP: a secret is opaque
+//! bytes here, sealed and opened elsewhere.
+
+mod attention;
+mod audit;
+mod columns;
+mod commit;
+mod cursor;
+mod error;
+mod idempotency;
+pub mod memory;
+pub mod sqlite;
+mod views;
+
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+
+pub use attention::{AttentionFilter, AttentionItem, AttentionKind};
+pub use audit::{AuditEvent, AuditFilter, AuditRow, AuditSeal, canonical};
+pub use commit::{Commit, OutboxRow, gone_how};
+pub use cursor::{Cursor, CursorError, Page};
+pub use error::{StoreError, Unavailable};
+pub use idempotency::{IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState};
+pub use memory::MemoryStore;
+pub use sqlite::SqliteStore;
+pub use views::{
+    Described, Loaded, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
+    RotationBrief, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedCredential,
+    ServedView,
+};
+
+use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::state::pull_secret::StateName;
+use crate::time::Timestamp;
+
+/// Everything that the service asks of its database. Each call is one transaction, or one snapshot.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+    // The database itself.
+
+    /// Brings the schema to this program's version.
+    async fn migrate(&self) -> Result<(), StoreError>;
+    /// The version of the schema, 0 for an empty database.
+    async fn schema_version(&self) -> Result<i64, StoreError>;
+    /// Fails with `NotMigrated` or `SchemaTooNew` unless the schema is this program's.
+    async fn check_schema(&self) -> Result<(), StoreError>;
+    /// Whether the database answers.
+    async fn ping(&self) -> Result<(), StoreError>;
+    /// Says whose the database is. The first one decides, everybody else has to agree.
+    async fn claim_installation(&self, id: &str, now: Timestamp) -> Result<(), StoreError>;
+    /// Finishes what is under way and lets go of the database.
+    async fn close(&self);
+
+    // Steps of the machine.
+
+    /// A cluster's working set.
+    async fn load(&self, cluster_id: &ClusterId) -> Result<Loaded, StoreError>;
+    /// Writes one step and answers the new version. `Conflict` means that nothing was written.
+    async fn commit(&self, commit: Commit<'_>) -> Result<u64, StoreError>;
+    /// Takes work that is due, the oldest first, by moving its due time to `push_until`: until then nobody
+    /// else gets it, afterwards somebody does, should the taker have died.
+    async fn due(
+        &self,
+        now: Timestamp,
+        limit: u32,
+        push_until: Timestamp,
+    ) -> Result<Vec<ClusterId>, StoreError>;
+    /// How much is due.
+    async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError>;
+    /// Moves the due time of a record that is still at this version; true when it was.
+    async fn reschedule(
+        &self,
+        cluster_id: &ClusterId,
+        version: u64,
+        due_at: Option<Timestamp>,
+    ) -> Result<bool, StoreError>;
+    /// Whether this call of this account is still the announced one.
+    async fn is_current(&self, account_id: AccountId, token: CallToken)
+    -> Result<bool, StoreError>;
+    /// The clusters with announced calls that have no outcome yet.
+    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError>;
+
+    // Reads.
+
+    /// Version and state, for an ETag.
+    async fn version_of(
+        &self,
+        cluster_id: &ClusterId,
+    ) -> Result<Option<(u64, StateName)>, StoreError>;
+    /// What is handed out.
+    async fn served(&self, cluster_id: &ClusterId) -> Result<Option<ServedView>, StoreError>;
+    /// The working set with the secrets of what is handed out.
+    async fn described(&self, cluster_id: &ClusterId) -> Result<Described, StoreError>;
+    /// The accounts of this cluster that have this user name and a secret; one, unless two registries
+    /// give the same name. `consumer` is whose latest heartbeat to bring along.
+    async fn presented(
+        &self,
+        cluster_id: &ClusterId,
+        username: &str,
+        consumer: &str,
+    ) -> Result<Vec<Presented>, StoreError>;
+    /// One account's secret.
+    async fn secret(&self, account_id: AccountId) -> Result<Option<SealedSecret>, StoreError>;
+    /// One rotation of this cluster.
+    async fn rotation(
+        &self,
+        cluster_id: &ClusterId,
+        rotation_id: RotationId,
+    ) -> Result<Option<RotationDetail>, StoreError>;
+    /// Rotations, newest first.
+    async fn list_rotations(
+        &self,
+        filter: &RotationFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<RotationRow>, StoreError>;
+    /// Records by cluster id, without secrets.
+    async fn list_pull_secrets(
+        &self,
+        filter: &PullSecretFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<PullSecretRow>, StoreError>;
+    /// What needs a person: by kind, then the oldest first.
+    async fn attention(
+        &self,
+        filter: &AttentionFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<AttentionItem>, StoreError>;
+    /// How many records are in which state; states without any are left out.
+    async fn state_counts(&self) -> Result<BTreeMap<String, u64>, StoreError>;
+    /// How many running rotations are in which phase; phases without any are left out.
+    async fn phase_counts(&self) -> Result<BTreeMap<String, u64>, StoreError>;
+
+    // Requests that may be repeated.
+
+    /// Begins a request, unless it runs or was answered.
+    async fn begin_idempotent(
+        &self,
+        start: &IdempotencyStart,
+    ) -> Result<IdempotencyState, StoreError>;
+    /// Stores an answer that goes with no commit. `LeaseLost` when another attempt holds the key.
+    async fn answer_idempotent(&self, answer: &IdempotencyAnswer) -> Result<(), StoreError>;
+    /// Forgets a request whose answer is not to be repeated, unless another attempt holds the key.
+    async fn release_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: uuid::Uuid,
+    ) -> Result<(), StoreError>;
+
+    // The audit.
+
+    /// Appends rows that go with no commit, all or none.
+    async fn record_audit(&self, rows: &[AuditRow]) -> Result<(), StoreError>;
+    /// The audit, newest first.
+    async fn list_audit(
+        &self,
+        filter: &AuditFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<AuditEvent>, StoreError>;
+
+    // Keys.
+
+    /// How many secrets each key seals.
+    async fn key_census(&self) -> Result<BTreeMap<String, u64>, StoreError>;
+    /// Secrets that another key than this one seals, by account id.
+    async fn sealed_otherwise(
+        &self,
+        key_id: &str,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<(AccountId, SealedSecret)>, StoreError>;
+    /// Replaces secrets that are still as they were read; answers how many were.
+    async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError>;
+
+    // Upkeep.
+
+    /// Lets history pass, one batch.
+    async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError>;
+}

@@ -7,4 +7,5 @@ mod keys;
 mod layers;
 mod pulls;
 mod registries;
+mod store;
 mod support;

@@ -11,7 +11,7 @@ use crate::http::document::{Document, Entry};
 use crate::ids::{AccountId, RotationId};
 use crate::state::pull_secret::{
     Account, AccountPhase, Backoff, Consumer, End, EvidenceSource, OnDeadline, Policy, PullSecret,
-    Quarantine, RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase,
+    RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase,
     RotationReason, Served, Trouble,
 };
 use crate::time::Timestamp;
@@ -272,5 +272,3 @@ fn a_revocation_has_one_word_per_registry() {
     });
     assert_eq!(serde_json::to_value(revocation(&record)).unwrap(), expected);
 }
-
-

@@ -1,0 +1,231 @@
+-- The base schema. Times are INTEGER microseconds since the epoch, ids are BLOBs of 16 bytes, words are
+-- spelled as in the API. Every table is STRICT, so that a value of the wrong type is an error and not a surprise.
+
+-- Which installation the rows belong to: a cloned database must not delete another one's accounts.
+CREATE TABLE installation (
+    one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    installation_id TEXT NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+
+-- Outlives the pull secret: neither a generation nor a version is ever used twice, because account names and
+-- ETags are made from them.
+CREATE TABLE clusters (
+    cluster_id TEXT NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL,
+    last_generation INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pull_secrets (
+    cluster_id TEXT NOT NULL PRIMARY KEY REFERENCES clusters (cluster_id),
+    state TEXT NOT NULL,
+    state_since INTEGER NOT NULL,
+    served_generation INTEGER,
+    served_since INTEGER,
+    issuing_generation INTEGER,
+    refusal_registry_id TEXT,
+    refusal_message TEXT,
+    registries TEXT NOT NULL CHECK (json_valid(registries)),
+    created_at INTEGER NOT NULL,
+    last_rotated_at INTEGER,
+    next_rotation_at INTEGER,
+    slot_at INTEGER,
+    slot_failures INTEGER,
+    quarantine_since INTEGER,
+    quarantine_retry_at INTEGER,
+    due_at INTEGER,
+    -- The replica that may run its effects, and how often that changed.
+    owner BLOB CHECK (owner IS NULL OR length(owner) = 16),
+    epoch INTEGER NOT NULL DEFAULT 0,
+    CHECK ((served_generation IS NULL) = (served_since IS NULL)),
+    CHECK ((refusal_registry_id IS NULL) = (refusal_message IS NULL)),
+    CHECK ((slot_at IS NULL) = (slot_failures IS NULL)),
+    CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX pull_secrets_due ON pull_secrets (due_at, cluster_id) WHERE due_at IS NOT NULL;
+CREATE INDEX pull_secrets_by_state ON pull_secrets (state, cluster_id);
+CREATE INDEX pull_secrets_refused ON pull_secrets (state, state_since, cluster_id)
+    WHERE refusal_registry_id IS NOT NULL;
+CREATE INDEX pull_secrets_quarantined ON pull_secrets (quarantine_since, cluster_id)
+    WHERE quarantine_since IS NOT NULL;
+
+-- Rows stay for ever: they are the record of names. `position` keeps the order in which the machine made them.
+CREATE TABLE accounts (
+    position INTEGER NOT NULL PRIMARY KEY,
+    account_id BLOB NOT NULL UNIQUE CHECK (length(account_id) = 16),
+    cluster_id TEXT NOT NULL REFERENCES clusters (cluster_id),
+    registry_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    born_generation INTEGER NOT NULL,
+    phase TEXT NOT NULL,
+    remote_id TEXT,
+    username TEXT,
+    call TEXT,
+    call_token BLOB CHECK (call_token IS NULL OR length(call_token) = 16),
+    call_at INTEGER,
+    unanswered_create_at INTEGER,
+    trouble_since INTEGER,
+    trouble_attempts INTEGER NOT NULL,
+    trouble_spent INTEGER NOT NULL,
+    trouble_counting_since INTEGER,
+    trouble_blocked INTEGER NOT NULL CHECK (trouble_blocked IN (0, 1)),
+    trouble_last_error TEXT,
+    trouble_refused INTEGER NOT NULL CHECK (trouble_refused IN (0, 1)),
+    next_attempt_at INTEGER NOT NULL,
+    planned_at INTEGER NOT NULL,
+    created_at INTEGER,
+    verified_at INTEGER,
+    last_used_at INTEGER,
+    gone_at INTEGER,
+    gone_how TEXT,
+    -- Since when it is served although its verification says that it is dead.
+    drifted_since INTEGER,
+    UNIQUE (registry_id, name),
+    CHECK ((call IS NULL) = (call_token IS NULL) AND (call IS NULL) = (call_at IS NULL))
+) STRICT;
+CREATE INDEX accounts_live ON accounts (cluster_id, position) WHERE phase <> 'gone';
+CREATE INDEX accounts_by_generation ON accounts (cluster_id, born_generation, position);
+CREATE INDEX accounts_by_username ON accounts (cluster_id, username) WHERE username IS NOT NULL;
+CREATE INDEX accounts_open_calls ON accounts (cluster_id) WHERE call_token IS NOT NULL;
+CREATE INDEX accounts_stuck ON accounts (trouble_since, account_id)
+    WHERE trouble_since IS NOT NULL AND phase NOT IN ('gone', 'residue');
+CREATE INDEX accounts_residue ON accounts (trouble_since, account_id) WHERE phase = 'residue';
+CREATE INDEX accounts_drifted ON accounts (drifted_since, account_id) WHERE drifted_since IS NOT NULL;
+
+-- Ciphertext, in a table of its own so that no state row ever holds it. `gone_at` is set when the account is
+-- gone: the secret stays for a while, so that somebody who still presents it can be recognised.
+CREATE TABLE account_secrets (
+    account_id BLOB NOT NULL PRIMARY KEY REFERENCES accounts (account_id),
+    key_id TEXT NOT NULL,
+    sealed BLOB NOT NULL,
+    gone_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX account_secrets_by_key ON account_secrets (key_id, account_id);
+CREATE INDEX account_secrets_gone ON account_secrets (gone_at) WHERE gone_at IS NOT NULL;
+
+CREATE TABLE rotations (
+    rotation_id BLOB NOT NULL PRIMARY KEY CHECK (length(rotation_id) = 16),
+    cluster_id TEXT NOT NULL REFERENCES clusters (cluster_id),
+    reason TEXT NOT NULL,
+    force_immediate INTEGER NOT NULL CHECK (force_immediate IN (0, 1)),
+    slot INTEGER,
+    from_generation INTEGER NOT NULL,
+    to_generation INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    running INTEGER NOT NULL CHECK (running IN (0, 1)),
+    phase TEXT NOT NULL,
+    deadline INTEGER,
+    on_deadline TEXT,
+    drifted INTEGER NOT NULL CHECK (drifted IN (0, 1)),
+    rollback_at INTEGER,
+    decided_at INTEGER,
+    decided_why TEXT,
+    ends_as TEXT,
+    old_credentials_revoked INTEGER,
+    error_code TEXT,
+    error_message TEXT,
+    error_registry_id TEXT,
+    created_at INTEGER NOT NULL,
+    started_at INTEGER,
+    promoted_at INTEGER,
+    completed_at INTEGER,
+    CHECK ((error_code IS NULL) = (error_message IS NULL))
+) STRICT;
+CREATE UNIQUE INDEX rotations_running ON rotations (cluster_id) WHERE running = 1;
+CREATE UNIQUE INDEX rotations_slot ON rotations (cluster_id, slot)
+    WHERE status = 'completed' AND slot IS NOT NULL;
+CREATE INDEX rotations_by_cluster ON rotations (cluster_id, created_at, rotation_id);
+CREATE INDEX rotations_by_time ON rotations (created_at, rotation_id);
+CREATE INDEX rotations_by_status ON rotations (status, created_at, rotation_id);
+-- The two phases in which a deadline that has passed is a matter for a person.
+CREATE INDEX rotations_deadline ON rotations (deadline, rotation_id)
+    WHERE phase IN ('dual_credential_period', 'rolling_back');
+CREATE INDEX rotations_phase ON rotations (phase) WHERE running = 1;
+CREATE INDEX rotations_ended ON rotations (completed_at) WHERE running = 0;
+
+CREATE TABLE consumers (
+    position INTEGER NOT NULL PRIMARY KEY,
+    cluster_id TEXT NOT NULL REFERENCES pull_secrets (cluster_id) ON DELETE CASCADE,
+    source TEXT NOT NULL,
+    name TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    observed_at INTEGER NOT NULL,
+    UNIQUE (cluster_id, source, name)
+) STRICT;
+
+-- Append-only, in streams that need no lock of the whole. The hash columns are empty where no audit key is set.
+CREATE TABLE audit_events (
+    event_id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    stream TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    previous_hash BLOB,
+    hash BLOB,
+    at INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    cluster_id TEXT,
+    rotation_id BLOB,
+    account TEXT,
+    registry_id TEXT,
+    generation INTEGER,
+    detail TEXT NOT NULL CHECK (json_valid(detail)),
+    reason TEXT,
+    request_id TEXT,
+    UNIQUE (stream, sequence)
+) STRICT;
+CREATE INDEX audit_by_cluster ON audit_events (cluster_id, event_id) WHERE cluster_id IS NOT NULL;
+CREATE INDEX audit_by_actor ON audit_events (actor, event_id);
+CREATE INDEX audit_by_action ON audit_events (action, event_id);
+CREATE INDEX audit_by_time ON audit_events (at, event_id);
+
+-- Never pruned.
+CREATE TABLE audit_streams (
+    stream TEXT NOT NULL PRIMARY KEY,
+    sequence INTEGER NOT NULL,
+    hash BLOB
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE audit_checkpoints (
+    checkpoint_id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL,
+    stream TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    hash BLOB
+) STRICT;
+CREATE INDEX audit_checkpoints_by_stream ON audit_checkpoints (stream, sequence);
+
+CREATE TABLE outbox (
+    position INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    event_id BLOB NOT NULL UNIQUE CHECK (length(event_id) = 16),
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    data TEXT NOT NULL CHECK (json_valid(data)),
+    attempts INTEGER NOT NULL DEFAULT 0,
+    next_attempt_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX outbox_due ON outbox (next_attempt_at, position);
+
+-- Keyed hashes only, never a body. `status` is empty while the request is running; it is a lease then.
+CREATE TABLE idempotency_keys (
+    key_hash BLOB NOT NULL,
+    caller_hash BLOB NOT NULL,
+    body_hash BLOB NOT NULL,
+    holder BLOB NOT NULL CHECK (length(holder) = 16),
+    lease_until INTEGER NOT NULL,
+    status INTEGER,
+    location TEXT,
+    resource_id TEXT,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (key_hash, caller_hash)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
+
+CREATE TABLE replicas (
+    replica_id BLOB NOT NULL PRIMARY KEY CHECK (length(replica_id) = 16),
+    counter INTEGER NOT NULL,
+    key_ids TEXT NOT NULL CHECK (json_valid(key_ids)),
+    seen_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,109 @@
+//! What needs a person: one question with seven kinds of answer, each from an index of its own.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
+
+use super::cursor::{Cursor, CursorError, Key};
+use crate::ids::{ClusterId, RegistryId, RotationId};
+use crate::time::Timestamp;
+
+/// The kinds, in the order in which they are listed.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    Serialize,
+    Deserialize,
+)]
+#[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionKind {
+    /// A served account is dead.
+    Drifted,
+    /// The credential's own code keeps failing.
+    Quarantined,
+    /// A dual-credential period is past its deadline.
+    Overdue,
+    /// A call has been failing, or its registry has been blocked, for too long.
+    Stuck,
+    /// A registry does not let an account go.
+    Irrevocable,
+    /// A registry refused an account.
+    Denied,
+    /// Trouble outlasted `retry.give_up_after`.
+    Failed,
+}
+
+/// What is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttentionFilter {
+    /// One kind, or all.
+    pub kind: Option<AttentionKind>,
+    /// Now.
+    pub now: Timestamp,
+    /// Trouble older than this counts as stuck.
+    pub stuck_after: Duration,
+}
+
+/// One thing that needs a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttentionItem {
+    /// Why.
+    pub kind: AttentionKind,
+    /// Which cluster.
+    pub cluster_id: ClusterId,
+    /// Which registry, where it is about one.
+    pub registry_id: Option<RegistryId>,
+    /// Which rotation, where one is running.
+    pub rotation_id: Option<RotationId>,
+    /// Since when.
+    pub since: Timestamp,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The last failure.
+    pub last_error: Option<String>,
+    /// When it is tried again.
+    pub next_attempt_at: Option<Timestamp>,
+    /// What tells it from others of its kind and time: an account, a rotation or a cluster.
+    pub(super) subject: String,
+}
+
+impl AttentionItem {
+    pub(super) fn key(&self) -> Key {
+        Key::Attention { kind: self.kind, at: self.since.as_micros(), id: self.subject.clone() }
+    }
+}
+
+/// The kinds to read, each with where to begin: `(since, subject)` of the last item before.
+pub(super) fn plan(
+    filter: &AttentionFilter,
+    cursor: Option<&Cursor>,
+) -> Result<Vec<(AttentionKind, i64, String)>, CursorError> {
+    let from = match cursor.map(|cursor| &cursor.0) {
+        None => None,
+        Some(Key::Attention { kind, at, id }) => Some((*kind, *at, id.clone())),
+        Some(Key::Rotation { .. } | Key::PullSecret { .. } | Key::Audit { .. }) => {
+            return Err(CursorError::OtherList);
+        }
+    };
+    let wanted = |kind: &&AttentionKind| filter.kind.is_none_or(|only| only == **kind);
+    let first = from.as_ref().map(|(kind, _, _)| *kind);
+    let start = |kind: &AttentionKind| match &from {
+        Some((at_kind, at, id)) if at_kind == kind => (*kind, *at, id.clone()),
+        _ => (*kind, i64::MIN, String::new()),
+    };
+    let kinds = AttentionKind::VARIANTS.iter().filter(wanted);
+    Ok(kinds.filter(|kind| first.is_none_or(|first| **kind >= first)).map(start).collect())
+}

@@ -1,0 +1,380 @@
+//! The same promises without a file, for tests of what stands above the store.
+//!
+//! Also the model that the conformance suite holds the databases against: it keeps the committed state as a
+//! value, so what a database rebuilds from its rows can be compared with what was meant. Not for production:
+//! it forgets everything.
+
+mod commit;
+mod lists;
+mod reads;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::audit::Link;
+use super::idempotency::StoredRequest;
+use super::{
+    AttentionFilter, AttentionItem, AuditEvent, AuditFilter, AuditRow, AuditSeal, Commit, Cursor,
+    Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, Loaded,
+    OutboxRow, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
+    RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError,
+};
+use crate::ids::{
+    AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, RotationId,
+};
+use crate::state::pull_secret::{Account, GoneHow, PullSecret, StateName};
+use crate::time::Timestamp;
+
+/// The store without a file.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    tables: Mutex<Tables>,
+    seal: Option<Arc<dyn AuditSeal>>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    installation: Option<String>,
+    clusters: BTreeMap<ClusterId, ClusterRow>,
+    records: BTreeMap<ClusterId, Record>,
+    accounts: BTreeMap<AccountId, AccountRow>,
+    names: BTreeSet<(RegistryId, AccountName)>,
+    secrets: BTreeMap<AccountId, SealedSecret>,
+    rotations: BTreeMap<RotationId, RotationRow>,
+    audit: Vec<AuditEvent>,
+    heads: BTreeMap<String, (u64, Option<Vec<u8>>)>,
+    outbox: Vec<OutboxRow>,
+    requests: BTreeMap<IdempotencyKey, StoredRequest>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ClusterRow {
+    version: u64,
+    last_generation: Generation,
+}
+
+#[derive(Debug, Clone)]
+struct Record {
+    /// The committed state, compacted.
+    state: PullSecret,
+    due_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+struct AccountRow {
+    position: usize,
+    cluster_id: ClusterId,
+    account: Account,
+    #[expect(dead_code, reason = "kept as the databases keep it; nobody asks for it yet")]
+    how: Option<GoneHow>,
+    drifted_since: Option<Timestamp>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From now on the rows of the audit are chained with this key.
+    #[must_use]
+    pub fn with_audit_seal(mut self, seal: Arc<dyn AuditSeal>) -> Self {
+        self.seal = Some(seal);
+        self
+    }
+
+    /// No function panics while it holds the lock halfway through a change, so a poisoned one is sound.
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seal(&self) -> Option<&dyn AuditSeal> {
+        self.seal.as_deref()
+    }
+}
+
+impl Tables {
+    fn append_audit(&mut self, rows: &[AuditRow], seal: Option<&dyn AuditSeal>) {
+        for row in rows {
+            let link = Link::after(self.heads.get(&row.stream).cloned(), row, seal);
+            self.heads.insert(row.stream.clone(), (link.sequence, link.hash.clone()));
+            self.audit.push(AuditEvent {
+                event_id: i64::try_from(self.audit.len()).unwrap_or(i64::MAX).saturating_add(1),
+                sequence: link.sequence,
+                previous_hash: link.previous_hash,
+                hash: link.hash,
+                row: row.clone(),
+            });
+        }
+    }
+
+    /// The request, while this attempt holds it and it has no answer.
+    fn held(&mut self, key: &IdempotencyKey, holder: Uuid) -> Option<&mut StoredRequest> {
+        let held =
+            |request: &&mut StoredRequest| request.holder == holder && request.answer.is_none();
+        self.requests.get_mut(key).filter(held)
+    }
+
+    fn answer(&mut self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
+        let request = self.held(&answer.key, answer.holder).ok_or(StoreError::LeaseLost)?;
+        request.answer = Some((answer.status, answer.location.clone(), answer.resource_id.clone()));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn migrate(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn schema_version(&self) -> Result<i64, StoreError> {
+        Ok(1)
+    }
+
+    async fn check_schema(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn claim_installation(&self, id: &str, _now: Timestamp) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        let stored = tables.installation.get_or_insert_with(|| id.to_owned()).clone();
+        if stored == id {
+            return Ok(());
+        }
+        Err(StoreError::InstallationMismatch { stored, configured: id.to_owned() })
+    }
+
+    async fn close(&self) {}
+
+    async fn load(&self, cluster_id: &ClusterId) -> Result<Loaded, StoreError> {
+        Ok(self.tables().load(cluster_id))
+    }
+
+    async fn commit(&self, commit: Commit<'_>) -> Result<u64, StoreError> {
+        self.tables().commit(&commit, self.seal())
+    }
+
+    async fn due(
+        &self,
+        now: Timestamp,
+        limit: u32,
+        push_until: Timestamp,
+    ) -> Result<Vec<ClusterId>, StoreError> {
+        let mut tables = self.tables();
+        let mut due = tables.due(now);
+        due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        for (_, cluster_id) in &due {
+            if let Some(record) = tables.records.get_mut(cluster_id) {
+                record.due_at = Some(push_until);
+            }
+        }
+        Ok(due.into_iter().map(|(_, cluster_id)| cluster_id).collect())
+    }
+
+    async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
+        Ok(lists::number(self.tables().due(now).len()))
+    }
+
+    async fn reschedule(
+        &self,
+        cluster_id: &ClusterId,
+        version: u64,
+        due_at: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        let mut tables = self.tables();
+        let current = tables.clusters.get(cluster_id).is_some_and(|row| row.version == version);
+        match tables.records.get_mut(cluster_id).filter(|_| current) {
+            Some(record) => {
+                record.due_at = due_at;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    async fn is_current(
+        &self,
+        account_id: AccountId,
+        token: CallToken,
+    ) -> Result<bool, StoreError> {
+        let tables = self.tables();
+        let call = tables.accounts.get(&account_id).and_then(|row| row.account.call);
+        Ok(call.is_some_and(|call| call.token == token))
+    }
+
+    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError> {
+        let tables = self.tables();
+        let open = tables.accounts.values().filter(|row| row.account.call.is_some());
+        let clusters: BTreeSet<_> = open.map(|row| row.cluster_id.clone()).collect();
+        Ok(clusters.into_iter().collect())
+    }
+
+    async fn version_of(
+        &self,
+        cluster_id: &ClusterId,
+    ) -> Result<Option<(u64, StateName)>, StoreError> {
+        let loaded = self.tables().load(cluster_id);
+        Ok(loaded.record.map(|record| (loaded.version, record.state.name())))
+    }
+
+    async fn served(&self, cluster_id: &ClusterId) -> Result<Option<ServedView>, StoreError> {
+        self.tables().served(cluster_id)
+    }
+
+    async fn described(&self, cluster_id: &ClusterId) -> Result<Described, StoreError> {
+        Ok(self.tables().described(cluster_id))
+    }
+
+    async fn presented(
+        &self,
+        cluster_id: &ClusterId,
+        username: &str,
+        consumer: &str,
+    ) -> Result<Vec<Presented>, StoreError> {
+        Ok(self.tables().presented(cluster_id, username, consumer))
+    }
+
+    async fn secret(&self, account_id: AccountId) -> Result<Option<SealedSecret>, StoreError> {
+        Ok(self.tables().secrets.get(&account_id).cloned())
+    }
+
+    async fn rotation(
+        &self,
+        cluster_id: &ClusterId,
+        rotation_id: RotationId,
+    ) -> Result<Option<RotationDetail>, StoreError> {
+        Ok(self.tables().rotation(cluster_id, rotation_id))
+    }
+
+    async fn list_rotations(
+        &self,
+        filter: &RotationFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<RotationRow>, StoreError> {
+        self.tables().list_rotations(filter, cursor, limit)
+    }
+
+    async fn list_pull_secrets(
+        &self,
+        filter: &PullSecretFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<PullSecretRow>, StoreError> {
+        self.tables().list_pull_secrets(filter, cursor, limit)
+    }
+
+    async fn attention(
+        &self,
+        filter: &AttentionFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<AttentionItem>, StoreError> {
+        self.tables().attention(filter, cursor, limit)
+    }
+
+    async fn state_counts(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let tables = self.tables();
+        let states = tables.records.values().map(|record| record.state.state.name().to_string());
+        Ok(lists::tally(states))
+    }
+
+    async fn phase_counts(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let tables = self.tables();
+        let running = tables.records.values().filter_map(|record| record.state.rotation());
+        Ok(lists::tally(running.map(|rotation| rotation.phase.name().to_owned())))
+    }
+
+    async fn begin_idempotent(
+        &self,
+        start: &IdempotencyStart,
+    ) -> Result<IdempotencyState, StoreError> {
+        let mut tables = self.tables();
+        let Some(request) = tables.requests.get_mut(&start.key) else {
+            tables.requests.insert(start.key.clone(), StoredRequest::begun(start));
+            return Ok(IdempotencyState::Begun);
+        };
+        let state = request.meets(start);
+        if state == IdempotencyState::Begun {
+            request.holder = start.holder;
+            request.lease_until = start.lease_until;
+        }
+        Ok(state)
+    }
+
+    async fn answer_idempotent(&self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
+        self.tables().answer(answer)
+    }
+
+    async fn release_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: Uuid,
+    ) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        if tables.held(key, holder).is_some() {
+            tables.requests.remove(key);
+        }
+        Ok(())
+    }
+
+    async fn record_audit(&self, rows: &[AuditRow]) -> Result<(), StoreError> {
+        self.tables().append_audit(rows, self.seal());
+        Ok(())
+    }
+
+    async fn list_audit(
+        &self,
+        filter: &AuditFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<AuditEvent>, StoreError> {
+        self.tables().list_audit(filter, cursor, limit)
+    }
+
+    async fn key_census(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let tables = self.tables();
+        Ok(lists::tally(tables.secrets.values().map(|secret| secret.key_id.clone())))
+    }
+
+    async fn sealed_otherwise(
+        &self,
+        key_id: &str,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<(AccountId, SealedSecret)>, StoreError> {
+        let tables = self.tables();
+        let other = tables.secrets.iter().filter(|(id, secret)| {
+            secret.key_id != key_id && after.is_none_or(|after| **id > after)
+        });
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Ok(other.take(limit).map(|(id, secret)| (*id, secret.clone())).collect())
+    }
+
+    async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
+        let mut tables = self.tables();
+        let mut resealed = 0;
+        for one in batch {
+            if let Some(secret) =
+                tables.secrets.get_mut(&one.account_id).filter(|secret| **secret == one.from)
+            {
+                *secret = one.to.clone();
+                resealed += 1;
+            }
+        }
+        Ok(resealed)
+    }
+
+    async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {
+        Ok(self.tables().purge(before))
+    }
+}

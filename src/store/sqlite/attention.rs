@@ -1,0 +1,220 @@
+//! What needs a person: per kind one indexed statement, the oldest first.
+
+use sqlx::FromRow;
+use sqlx::sqlite::SqlitePool;
+use uuid::Uuid;
+
+use super::super::attention::plan;
+use super::super::{
+    AttentionFilter, AttentionItem, AttentionKind, Cursor, CursorError, Page, StoreError,
+};
+use super::decode::{count, maybe_word, small, time, uuid, word};
+use super::error::map;
+use crate::ids::RotationId;
+use crate::time::Timestamp;
+
+// ?1 is the latest `since` that counts; (?2, ?3) is the last row of the page before.
+macro_rules! number {
+    ($from:expr) => {
+        concat!("SELECT count(*)", $from)
+    };
+}
+macro_rules! of_accounts {
+    ($from:expr, $since:literal) => {
+        concat!(
+            "SELECT a.cluster_id, a.registry_id, (SELECT r.rotation_id FROM rotations r \
+             WHERE r.cluster_id = a.cluster_id AND r.running = 1) AS rotation_id, a.",
+            $since,
+            " AS since, a.trouble_attempts AS attempts, a.trouble_last_error AS last_error, \
+             a.next_attempt_at AS next_attempt_at, a.account_id AS id",
+            $from,
+            " AND (a.",
+            $since,
+            ", a.account_id) > (?2, ?3) ORDER BY a.",
+            $since,
+            ", a.account_id LIMIT ?4"
+        )
+    };
+}
+macro_rules! of_records {
+    ($from:expr, $since:literal) => {
+        concat!(
+            "SELECT p.cluster_id, p.refusal_registry_id AS registry_id, NULL AS rotation_id, p.",
+            $since,
+            " AS since, 0 AS attempts, p.refusal_message AS last_error, \
+             p.quarantine_retry_at AS next_attempt_at, NULL AS id",
+            $from,
+            " AND (p.",
+            $since,
+            ", p.cluster_id) > (?2, ?3) ORDER BY p.",
+            $since,
+            ", p.cluster_id LIMIT ?4"
+        )
+    };
+}
+
+macro_rules! drifted {
+    () => {
+        " FROM accounts a WHERE a.drifted_since IS NOT NULL AND a.drifted_since <= ?1"
+    };
+}
+macro_rules! stuck {
+    () => {
+        " FROM accounts a INDEXED BY accounts_stuck WHERE a.trouble_since IS NOT NULL \
+         AND a.phase NOT IN ('gone', 'residue') AND a.trouble_since <= ?1"
+    };
+}
+macro_rules! irrevocable {
+    () => {
+        " FROM accounts a INDEXED BY accounts_residue WHERE a.phase = 'residue' \
+         AND a.trouble_since <= ?1"
+    };
+}
+macro_rules! quarantined {
+    () => {
+        " FROM pull_secrets p WHERE p.quarantine_since IS NOT NULL AND p.quarantine_since <= ?1"
+    };
+}
+macro_rules! denied {
+    () => {
+        " FROM pull_secrets p WHERE p.state = 'denied' AND p.refusal_registry_id IS NOT NULL \
+         AND p.state_since <= ?1"
+    };
+}
+macro_rules! failed {
+    () => {
+        " FROM pull_secrets p WHERE p.state = 'failed' AND p.refusal_registry_id IS NOT NULL \
+         AND p.state_since <= ?1"
+    };
+}
+macro_rules! overdue {
+    () => {
+        " FROM rotations r INDEXED BY rotations_deadline \
+         WHERE r.phase IN ('dual_credential_period', 'rolling_back') AND r.deadline <= ?1"
+    };
+}
+
+/// Index: `accounts_drifted`.
+pub(super) const DRIFTED: &str = of_accounts!(drifted!(), "drifted_since");
+const DRIFTED_COUNT: &str = number!(drifted!());
+/// Index: `accounts_stuck`.
+pub(super) const STUCK: &str = of_accounts!(stuck!(), "trouble_since");
+const STUCK_COUNT: &str = number!(stuck!());
+/// Index: `accounts_residue`.
+pub(super) const IRREVOCABLE: &str = of_accounts!(irrevocable!(), "trouble_since");
+const IRREVOCABLE_COUNT: &str = number!(irrevocable!());
+/// Index: `pull_secrets_quarantined`.
+pub(super) const QUARANTINED: &str = of_records!(quarantined!(), "quarantine_since");
+const QUARANTINED_COUNT: &str = number!(quarantined!());
+/// Index: `pull_secrets_refused`.
+pub(super) const DENIED: &str = of_records!(denied!(), "state_since");
+const DENIED_COUNT: &str = number!(denied!());
+/// Index: `pull_secrets_refused`.
+pub(super) const FAILED: &str = of_records!(failed!(), "state_since");
+const FAILED_COUNT: &str = number!(failed!());
+/// Index: `rotations_deadline`.
+pub(super) const OVERDUE: &str = concat!(
+    "SELECT r.cluster_id, NULL AS registry_id, r.rotation_id, r.deadline AS since, \
+     0 AS attempts, NULL AS last_error, NULL AS next_attempt_at, r.rotation_id AS id",
+    overdue!(),
+    " AND (r.deadline, r.rotation_id) > (?2, ?3) ORDER BY r.deadline, r.rotation_id LIMIT ?4"
+);
+const OVERDUE_COUNT: &str = number!(overdue!());
+
+/// The statements of a kind, and whether its rows are told apart by a UUID (else by the cluster).
+const fn statements(kind: AttentionKind) -> (&'static str, &'static str, bool) {
+    match kind {
+        AttentionKind::Drifted => (DRIFTED, DRIFTED_COUNT, true),
+        AttentionKind::Quarantined => (QUARANTINED, QUARANTINED_COUNT, false),
+        AttentionKind::Overdue => (OVERDUE, OVERDUE_COUNT, true),
+        AttentionKind::Stuck => (STUCK, STUCK_COUNT, true),
+        AttentionKind::Irrevocable => (IRREVOCABLE, IRREVOCABLE_COUNT, true),
+        AttentionKind::Denied => (DENIED, DENIED_COUNT, false),
+        AttentionKind::Failed => (FAILED, FAILED_COUNT, false),
+    }
+}
+
+fn latest(kind: AttentionKind, filter: &AttentionFilter) -> i64 {
+    match kind {
+        AttentionKind::Overdue => filter.now.as_micros(),
+        AttentionKind::Stuck => filter.now.minus(filter.stuck_after).as_micros(),
+        AttentionKind::Drifted
+        | AttentionKind::Quarantined
+        | AttentionKind::Irrevocable
+        | AttentionKind::Denied
+        | AttentionKind::Failed => i64::MAX,
+    }
+}
+
+#[derive(FromRow)]
+struct ItemRow {
+    cluster_id: String,
+    registry_id: Option<String>,
+    rotation_id: Option<Vec<u8>>,
+    since: i64,
+    attempts: i64,
+    last_error: Option<String>,
+    next_attempt_at: Option<i64>,
+    id: Option<Vec<u8>>,
+}
+
+impl ItemRow {
+    fn item(self, kind: AttentionKind) -> Result<AttentionItem, StoreError> {
+        let rotation_id = self.rotation_id.map(|id| uuid(&id)).transpose()?;
+        let subject = match &self.id {
+            Some(id) => uuid(id)?.to_string(),
+            None => self.cluster_id.clone(),
+        };
+        Ok(AttentionItem {
+            kind,
+            cluster_id: word(&self.cluster_id, "a cluster id")?,
+            registry_id: maybe_word(self.registry_id.as_deref(), "a registry id")?,
+            rotation_id: rotation_id.map(RotationId),
+            since: Timestamp::from_micros(self.since),
+            attempts: small(self.attempts)?,
+            last_error: self.last_error,
+            next_attempt_at: time(self.next_attempt_at),
+            subject,
+        })
+    }
+}
+
+pub(super) async fn list(
+    reader: &SqlitePool,
+    filter: &AttentionFilter,
+    cursor: Option<&Cursor>,
+    limit: u32,
+) -> Result<Page<AttentionItem>, StoreError> {
+    let parts = plan(filter, cursor)?;
+    let wanted = i64::from(limit) + 1;
+    let mut tx = reader.begin().await.map_err(map)?;
+    let mut items: Vec<AttentionItem> = Vec::new();
+    for (kind, since, subject) in parts {
+        let left = wanted - i64::try_from(items.len()).unwrap_or(wanted);
+        if left <= 0 {
+            break;
+        }
+        let (rows, _, by_uuid) = statements(kind);
+        let query = sqlx::query_as(rows).bind(latest(kind, filter)).bind(since);
+        let query = match (by_uuid, subject.is_empty()) {
+            (false, _) => query.bind(subject),
+            (true, true) => query.bind(Vec::new()),
+            (true, false) => {
+                let id = Uuid::try_parse(&subject).map_err(|_| CursorError::Malformed)?;
+                query.bind(id.as_bytes().to_vec())
+            }
+        };
+        let rows: Vec<ItemRow> = query.bind(left).fetch_all(&mut *tx).await.map_err(map)?;
+        for row in rows {
+            items.push(row.item(kind)?);
+        }
+    }
+    let mut total = 0;
+    for (kind, _, _) in plan(filter, None)? {
+        let query = sqlx::query_as(statements(kind).1).bind(latest(kind, filter));
+        let (number,): (i64,) = query.fetch_one(&mut *tx).await.map_err(map)?;
+        total += count(number)?;
+    }
+    tx.commit().await.map_err(map)?;
+    Ok(Page::cut(items, limit, Some(total), AttentionItem::key))
+}

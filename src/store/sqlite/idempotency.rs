@@ -1,0 +1,113 @@
+//! Requests that may be repeated.
+
+use sqlx::FromRow;
+use sqlx::sqlite::{SqliteConnection, SqlitePool};
+use uuid::Uuid;
+
+use super::super::idempotency::StoredRequest;
+use super::super::{
+    IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, StoreError,
+};
+use super::decode::uuid;
+use super::error::map;
+use super::write::Write;
+use crate::time::Timestamp;
+
+#[derive(FromRow)]
+struct KeyRow {
+    body_hash: Vec<u8>,
+    holder: Vec<u8>,
+    lease_until: i64,
+    created_at: i64,
+    status: Option<i64>,
+    location: Option<String>,
+    resource_id: Option<String>,
+}
+
+impl TryFrom<KeyRow> for StoredRequest {
+    type Error = StoreError;
+    fn try_from(row: KeyRow) -> Result<Self, StoreError> {
+        let status = row.status.map(u16::try_from).transpose();
+        let status = status.map_err(|_| StoreError::corrupt("a status out of range"))?;
+        Ok(Self {
+            body_hash: row.body_hash,
+            holder: uuid(&row.holder)?,
+            lease_until: Timestamp::from_micros(row.lease_until),
+            created_at: Timestamp::from_micros(row.created_at),
+            answer: status.map(|status| (status, row.location, row.resource_id)),
+        })
+    }
+}
+
+/// Index: the primary key.
+const SELECT: &str = "SELECT body_hash, holder, lease_until, created_at, status, location, \
+     resource_id FROM idempotency_keys WHERE key_hash = ?1 AND caller_hash = ?2";
+
+/// Index: the primary key.
+const BEGIN: &str = "INSERT INTO idempotency_keys \
+     (key_hash, caller_hash, body_hash, holder, lease_until, created_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key_hash, caller_hash) DO UPDATE \
+     SET holder = excluded.holder, lease_until = excluded.lease_until";
+
+pub(super) async fn begin(
+    writer: &SqlitePool,
+    start: &IdempotencyStart,
+) -> Result<IdempotencyState, StoreError> {
+    let mut tx = Write::begin(writer).await?;
+    let state = begin_in(&mut tx, start).await;
+    tx.end(state).await
+}
+
+async fn begin_in(
+    db: &mut SqliteConnection,
+    start: &IdempotencyStart,
+) -> Result<IdempotencyState, StoreError> {
+    let query = sqlx::query_as(SELECT).bind(&start.key.key_hash).bind(&start.key.caller_hash);
+    let row: Option<KeyRow> = query.fetch_optional(&mut *db).await.map_err(map)?;
+    let stored = row.map(StoredRequest::try_from).transpose()?;
+    let state = stored.map_or(IdempotencyState::Begun, |stored| stored.meets(start));
+    if state == IdempotencyState::Begun {
+        let query = sqlx::query(BEGIN)
+            .bind(&start.key.key_hash)
+            .bind(&start.key.caller_hash)
+            .bind(&start.body_hash)
+            .bind(&start.holder.as_bytes()[..])
+            .bind(start.lease_until.as_micros())
+            .bind(start.now.as_micros());
+        query.execute(&mut *db).await.map_err(map)?;
+    }
+    Ok(state)
+}
+
+/// Index: the primary key.
+const ANSWER: &str = "UPDATE idempotency_keys SET status = ?4, location = ?5, resource_id = ?6 \
+     WHERE key_hash = ?1 AND caller_hash = ?2 AND holder = ?3 AND status IS NULL";
+
+pub(super) async fn answer(
+    db: &mut SqliteConnection,
+    answer: &IdempotencyAnswer,
+) -> Result<(), StoreError> {
+    let query = sqlx::query(ANSWER)
+        .bind(&answer.key.key_hash)
+        .bind(&answer.key.caller_hash)
+        .bind(&answer.holder.as_bytes()[..])
+        .bind(i64::from(answer.status))
+        .bind(answer.location.as_deref())
+        .bind(answer.resource_id.as_deref());
+    let done = query.execute(db).await.map_err(map)?;
+    if done.rows_affected() == 1 { Ok(()) } else { Err(StoreError::LeaseLost) }
+}
+
+/// Index: the primary key.
+const RELEASE: &str = "DELETE FROM idempotency_keys \
+     WHERE key_hash = ?1 AND caller_hash = ?2 AND holder = ?3 AND status IS NULL";
+
+pub(super) async fn release(
+    writer: &SqlitePool,
+    key: &IdempotencyKey,
+    holder: Uuid,
+) -> Result<(), StoreError> {
+    let query = sqlx::query(RELEASE).bind(&key.key_hash).bind(&key.caller_hash);
+    let query = query.bind(&holder.as_bytes()[..]);
+    query.execute(writer).await.map_err(map).map(drop)
+}

@@ -1,0 +1,95 @@
+//! SQLite's own word on which index serves which statement.
+
+use super::*;
+
+async fn plan(store: &SqliteStore, sql: &'static str) -> String {
+    let explain = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+    let rows: Vec<(i64, i64, i64, String)> =
+        sqlx::query_as(explain).fetch_all(&store.reader).await.unwrap();
+    rows.into_iter().map(|(_, _, _, detail)| detail + "\n").collect()
+}
+
+async fn empty() -> (tempfile::TempDir, SqliteStore) {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", dir.path().join("plans.db").display());
+    let store = SqliteStore::open(&url, 1).await.unwrap();
+    store.migrate().await.unwrap();
+    (dir, store)
+}
+
+#[tokio::test]
+async fn every_statement_uses_the_index_that_it_names() {
+    let (_dir, store) = empty().await;
+    let cases = [
+        (due::SELECT_DUE, "pull_secrets_due"),
+        (due::COUNT_DUE, "pull_secrets_due"),
+        (due::SELECT_OPEN_CALLS, "accounts_open_calls"),
+        (account::SELECT_LIVE, "accounts_live"),
+        (account::SELECT_BORN, "accounts_by_generation"),
+        (rotation::SELECT_RUNNING, "rotations_running"),
+        (read::SELECT_SERVED, "accounts_live"),
+        (read::SELECT_SERVED, "rotations_running"),
+        (read::SELECT_PRESENTED, "accounts_by_username"),
+        (rotations::CLUSTER_ROWS, "rotations_by_cluster"),
+        (rotations::STATUS_ROWS, "rotations_by_status"),
+        (rotations::FLEET_ROWS, "rotations_by_time"),
+        (rotations::OVERDUE_ROWS, "rotations_deadline"),
+        (fleet::ROWS, "SEARCH p USING PRIMARY KEY"),
+        (fleet::STATE_ROWS, "pull_secrets_by_state"),
+        (fleet::OVERDUE_ROWS, "rotations_deadline"),
+        (fleet::STATES, "COVERING INDEX pull_secrets_by_state"),
+        (fleet::PHASES, "rotations_phase"),
+        (attention::DRIFTED, "accounts_drifted"),
+        (attention::STUCK, "accounts_stuck"),
+        (attention::IRREVOCABLE, "accounts_residue"),
+        (attention::QUARANTINED, "pull_secrets_quarantined"),
+        (attention::DENIED, "pull_secrets_refused"),
+        (attention::FAILED, "pull_secrets_refused"),
+        (attention::OVERDUE, "rotations_deadline"),
+        (audit::OF_CLUSTER, "audit_by_cluster"),
+        (audit::OF_ACTOR, "audit_by_actor"),
+        (audit::OF_ACTION, "audit_by_action"),
+        (audit::ALL, "INTEGER PRIMARY KEY"),
+        (upkeep::CENSUS, "COVERING INDEX account_secrets_by_key"),
+        (upkeep::SELECT_OTHERWISE, "PRIMARY KEY"),
+        (upkeep::PURGE_ROTATIONS, "rotations_ended"),
+        (upkeep::PURGE_SECRETS, "account_secrets_gone"),
+        (upkeep::PURGE_KEYS, "idempotency_keys_by_age"),
+    ];
+    for (sql, index) in cases {
+        let plan = plan(&store, sql).await;
+        assert!(plan.contains(index), "{sql}\nwants {index}, but:\n{plan}");
+    }
+}
+
+/// A page costs its rows, not the table: nothing is read whole, nothing is sorted.
+#[tokio::test]
+async fn pages_are_read_in_the_order_of_their_index() {
+    let (_dir, store) = empty().await;
+    let pages = [
+        due::SELECT_DUE,
+        account::SELECT_LIVE,
+        rotations::CLUSTER_ROWS,
+        rotations::STATUS_ROWS,
+        rotations::FLEET_ROWS,
+        fleet::ROWS,
+        fleet::STATE_ROWS,
+        attention::DRIFTED,
+        attention::STUCK,
+        attention::IRREVOCABLE,
+        attention::QUARANTINED,
+        attention::DENIED,
+        attention::FAILED,
+        attention::OVERDUE,
+        audit::OF_CLUSTER,
+        audit::OF_ACTOR,
+        audit::OF_ACTION,
+        audit::ALL,
+    ];
+    for sql in pages {
+        let plan = plan(&store, sql).await;
+        assert!(!plan.contains("TEMP B-TREE"), "{sql}\nis sorted:\n{plan}");
+        let whole = |line: &str| line.starts_with("SCAN") && !line.contains("json_each");
+        assert!(!plan.lines().any(whole), "{sql}\nreads a table whole:\n{plan}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Whatever the machine does: what is read equals what was committed, and every database says what the model says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyperfleet_credentials::state::pull_secret::{PullSecret, RotationStatus, StateName};
+use hyperfleet_credentials::store::{
+    AttentionFilter, AuditFilter, PullSecretFilter, PurgeBefore, RotationFilter, Store,
+};
+use hyperfleet_credentials::time::Timestamp;
+use proptest::prelude::*;
+
+use super::backends;
+use super::script::{HOUR, Script};
+
+const CLUSTERS: [&str; 3] = ["cls-a", "cls-b", "cls-c"];
+
+/// Asks both stores the same and compares.
+macro_rules! same {
+    ($stores:expr, |$store:ident| $ask:expr) => {{
+        let mut answers = Vec::new();
+        for $store in $stores {
+            answers.push($ask.await);
+        }
+        for answer in &answers[1..] {
+            assert_eq!(*answer, answers[0], "{}", stringify!($ask));
+        }
+        answers.swap_remove(0)
+    }};
+}
+
+async fn compare_cluster(stores: &[Arc<dyn Store>], script: &Script) {
+    let id = &script.cluster_id;
+    let loaded = same!(stores, |store| store.load(id)).unwrap();
+    assert_eq!(loaded, script.loaded());
+    let described = same!(stores, |store| store.described(id)).unwrap();
+    assert_eq!(described.loaded, loaded);
+    let view = same!(stores, |store| store.served(id)).unwrap();
+    let version = same!(stores, |store| store.version_of(id)).unwrap();
+    let state = loaded.record.as_ref().map(|record| record.state.name());
+    assert_eq!(version, state.map(|state| (loaded.version, state)));
+    assert_eq!(view.as_ref().map(|view| (view.version, view.state)), version);
+    if let Some(view) = view.filter(|view| view.served.is_some()) {
+        assert!(!view.credentials.is_empty(), "something is served, but nothing is handed out");
+    }
+    let accounts = script.last.iter().flat_map(|record| &record.accounts);
+    for account in accounts {
+        same!(stores, |store| store.secret(account.id)).unwrap();
+        if let Some(username) = &account.username {
+            same!(stores, |store| store.presented(id, username, "pool-1")).unwrap();
+        }
+        if let Some(call) = account.call {
+            assert_eq!(same!(stores, |store| store.is_current(account.id, call.token)), Ok(true));
+        }
+    }
+}
+
+async fn compare_fleet(stores: &[Arc<dyn Store>], now: Timestamp) {
+    let kinds = AttentionFilter { kind: None, now, stuck_after: HOUR };
+    let mut cursor = None;
+    loop {
+        let page = same!(stores, |store| store.attention(&kinds, cursor.as_ref(), 2)).unwrap();
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let all = RotationFilter::all(now);
+    let statuses = vec![RotationStatus::Failed, RotationStatus::InProgress];
+    let filters = [
+        RotationFilter { overdue: true, ..all.clone() },
+        RotationFilter { statuses: statuses.clone(), ..all.clone() },
+        RotationFilter { cluster_id: Some(CLUSTERS[0].parse().unwrap()), ..all.clone() },
+        RotationFilter {
+            cluster_id: Some(CLUSTERS[1].parse().unwrap()),
+            statuses,
+            since: Some(now.minus(100 * HOUR)),
+            history_since: Some(now.minus(48 * HOUR)),
+            ..all.clone()
+        },
+        all,
+    ];
+    for filter in filters {
+        let mut cursor = None;
+        loop {
+            let page =
+                same!(stores, |store| store.list_rotations(&filter, cursor.as_ref(), 2)).unwrap();
+            for row in page.items {
+                same!(stores, |store| store.rotation(&row.cluster_id, row.rotation.id)).unwrap();
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    let all = PullSecretFilter::all(now);
+    let filters = [
+        PullSecretFilter { overdue: true, ..all.clone() },
+        PullSecretFilter { state: Some(StateName::Active), ..all.clone() },
+        PullSecretFilter { registry_id: Some("quay".parse().unwrap()), ..all.clone() },
+        all,
+    ];
+    for filter in filters {
+        same!(stores, |store| store.list_pull_secrets(&filter, None, 2)).unwrap();
+    }
+    same!(stores, |store| store.state_counts()).unwrap();
+    same!(stores, |store| store.phase_counts()).unwrap();
+    same!(stores, |store| store.key_census()).unwrap();
+    same!(stores, |store| store.due_count(now)).unwrap();
+    same!(stores, |store| store.clusters_with_open_calls()).unwrap();
+    let filter = AuditFilter { since: Some(now.minus(HOUR)), ..AuditFilter::default() };
+    same!(stores, |store| store.list_audit(&filter, None, 20)).unwrap();
+}
+
+async fn history(seed: u128, steps: usize) {
+    let sqlite = backends::sqlite().await;
+    let memory = backends::memory().await;
+    let stores = [Arc::clone(&memory.store), Arc::clone(&sqlite.store)];
+    let mut scripts = CLUSTERS.map(|cluster| Script::new(cluster, seed));
+    let mut now = scripts[0].now;
+    for step in 0..steps {
+        let script = &mut scripts[step % CLUSTERS.len()];
+        script.now = script.now.max(now);
+        script.step(&stores).await;
+        now = script.now;
+        compare_cluster(&stores, script).await;
+        if step % 10 == 9 {
+            compare_fleet(&stores, now).await;
+            let limit = 2;
+            let push = now.plus(Duration::from_secs(30));
+            same!(&stores, |store| store.due(now, limit, push)).unwrap();
+        }
+    }
+    let before = PurgeBefore {
+        rotations: now.minus(HOUR),
+        secrets: now.minus(HOUR),
+        idempotency_keys: now,
+        batch: 3,
+    };
+    same!(&stores, |store| store.purge(before)).unwrap();
+    compare_fleet(&stores, now).await;
+    for script in &scripts {
+        assert_eq!(sqlite.store.load(&script.cluster_id).await, Ok(script.loaded()));
+    }
+    sqlite.store.close().await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_read_is_what_was_committed(seed: u128) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(history(seed, 120));
+    }
+}
+
+/// The property above is worth something only if the histories go everywhere.
+#[tokio::test]
+async fn the_histories_reach_every_state() {
+    let stores = [backends::memory().await.store];
+    let mut states = std::collections::BTreeSet::new();
+    let mut phases = std::collections::BTreeSet::new();
+    for seed in 0..60 {
+        let mut script = Script::new(&format!("cls-{seed}"), seed);
+        for _ in 0..120 {
+            script.step(&stores).await;
+            let state = script.state();
+            states.insert(state.as_ref().map(|record| record.state.name().to_string()));
+            phases.extend(state.as_ref().and_then(PullSecret::rotation).map(|r| r.phase.name()));
+        }
+    }
+    for name in ["issuing", "active", "rotating", "revoking", "revoked", "denied", "failed"] {
+        assert!(states.contains(&Some(name.to_owned())), "{name} was never reached: {states:?}");
+    }
+    assert!(states.contains(&None), "no record was ever removed");
+    for name in ["dual_credential_period", "revoking_old", "rolling_back", "removing_new"] {
+        assert!(phases.contains(name), "{name} was never reached: {phases:?}");
+    }
+}

@@ -1,0 +1,9 @@
+//! The store from the outside: one suite, run over every backend.
+
+mod backends;
+mod histories;
+mod keys;
+mod lists;
+mod script;
+mod sqlite;
+mod steps;
