@@ -43,6 +43,9 @@ async fn a_second_process_is_refused_and_a_reader_is_not() {
     store.close().await;
     let closed = store.load(&script.cluster_id).await.unwrap_err();
     assert_eq!(reason(&closed), Some(Unavailable::Closed), "{closed}");
+    // Nobody writes now: a reader needs no lock, and does not keep the next writer out.
+    let alone = SqliteStore::open_read_only(&url(&dir), 1).await.unwrap();
+    assert_eq!(alone.load(&script.cluster_id).await, Ok(script.loaded()));
     let again = SqliteStore::open(&url(&dir), 1).await.unwrap();
     assert_eq!(again.load(&script.cluster_id).await, Ok(script.loaded()));
 }
