@@ -11,8 +11,8 @@ use crate::http::document::{Document, Entry};
 use crate::ids::{AccountId, RotationId};
 use crate::state::pull_secret::{
     Account, AccountPhase, Backoff, Consumer, End, EvidenceSource, OnDeadline, Policy, PullSecret,
-    RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase,
-    RotationReason, Served, Trouble,
+    RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase, RotationReason,
+    Served, Trouble,
 };
 use crate::time::Timestamp;
 
