@@ -3,11 +3,11 @@
 //! Level-triggered: each rule asks "is this so and not yet done?", never "what just happened?". A rule's
 //! event makes the rule false, so the loop in `decide` ends.
 
-use super::accept::answer::outcome;
+use super::accept::answer::{count_failure, outcome};
 use super::adoption::Verdict;
 use super::model::{
-    Account, AccountPhase, Call, End, GoneHow, PullSecret, RecordState, Refusal, RetireReason,
-    Rotation, RotationError, RotationPhase, RotationReason, Slot, Trouble,
+    Account, AccountPhase, End, GoneHow, PullSecret, RecordState, Refusal, RetireReason, Rotation,
+    RotationError, RotationPhase, RotationReason, Slot, Trouble,
 };
 use super::policy::{OnDeadline, Policy};
 use super::{Answer, Context, Event};
@@ -42,7 +42,7 @@ fn lost_call(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
         (running.at.plus(lost_after) <= context.now).then_some((account, running))
     })?;
     let answer = Answer::lost(running.call, "the call was not answered in time");
-    outcome(account, running, &answer, context).into_iter().next()
+    outcome(record, account, running, &answer, context).into_iter().next()
 }
 
 /// Between the decision by proof and the first deletion the proof must still hold: any use of the old
@@ -142,7 +142,11 @@ fn plan(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
         .accounts
         .iter()
         .rfind(|account| account.born_generation == generation && account.registry_id == registry);
-    let trouble = spoilt.map(|account| account.trouble.clone()).unwrap_or_default();
+    let mut trouble = spoilt.map(|account| account.trouble.clone()).unwrap_or_default();
+    // A lost create was counted when it was lost, a name that is somebody else's is counted here.
+    if spoilt.is_some_and(|account| account.phase == AccountPhase::Gone) {
+        count_failure(&mut trouble, "the name is taken by somebody else", context);
+    }
     let next_attempt_at = if trouble.attempts > 1 {
         context.now.plus(context.policy.retry.delay(trouble.attempts - 1, &mut context.entropy))
     } else {
@@ -236,28 +240,36 @@ fn rotating(record: &PullSecret, rotation: &Rotation, context: &mut Context<'_>)
                 .then(|| served(record, rotation.to, rotation.reason, context))
         }),
         RotationPhase::DualCredentialPeriod { deadline, on_deadline, drifted, rollback_at } => {
-            if *drifted {
-                return drift_cleared(record, at);
-            }
+            // A dead new generation is the best reason for a rollback, so this comes before drift.
             if let Some(asked_at) = rollback_at {
                 return rolled_back(record, rotation, *asked_at, context);
             }
-            retirement(record, rotation, context).or_else(|| match on_deadline {
-                OnDeadline::Revoke if *deadline <= at => {
+            let follows = if *drifted {
+                drift_cleared(record, at)
+            } else {
+                retirement(record, rotation, context)
+            };
+            follows.or_else(|| match on_deadline {
+                OnDeadline::Revoke if *deadline <= at && !drifted => {
                     Some(Event::RetirementDecided { why: RetireReason::Deadline, at })
                 }
                 OnDeadline::Rollback if *deadline <= at => Some(Event::RollbackRequested { at }),
                 OnDeadline::Hold | OnDeadline::Revoke | OnDeadline::Rollback => None,
             })
         }
-        RotationPhase::RevokingOld { .. } => {
-            let any = |phases: &[AccountPhase]| {
-                record.accounts.iter().any(|account| phases.contains(&account.phase))
-            };
-            if any(&[AccountPhase::Retiring, AccountPhase::Deleting]) {
+        RotationPhase::RevokingOld { decided_at, .. } => {
+            let going =
+                |a: &Account| matches!(a.phase, AccountPhase::Retiring | AccountPhase::Deleting);
+            if record.accounts.iter().any(going) {
                 return None;
             }
-            let end = End::Completed { old_credentials_revoked: !any(&[AccountPhase::Residue]) };
+            // What earlier rotations left behind is not this one's.
+            let left = |a: &Account| {
+                a.phase == AccountPhase::Residue
+                    && a.born_generation < rotation.to
+                    && a.trouble.since.is_some_and(|since| since >= *decided_at)
+            };
+            let end = End::Completed { old_credentials_revoked: !record.accounts.iter().any(left) };
             Some(ended(record, rotation, end, context))
         }
         RotationPhase::RollingBack { drifted: true, .. } => drift_cleared(record, at),
@@ -310,7 +322,9 @@ fn rolled_back(
     asked_at: Timestamp,
     context: &Context<'_>,
 ) -> Option<Event> {
-    let old = |account: &&Account| account.phase == AccountPhase::Retiring;
+    let old = |account: &&Account| {
+        account.phase == AccountPhase::Retiring && account.born_generation == rotation.from
+    };
     let verified = |account: &Account| account.verified_at.is_some_and(|at| at >= asked_at);
     let alive = record.accounts.iter().filter(old).all(verified);
     let next_rotation_at = record.next_rotation_at;
@@ -357,7 +371,9 @@ fn ended(record: &PullSecret, rotation: &Rotation, end: End, context: &Context<'
             let index = usize::try_from(failures).unwrap_or(usize::MAX).min(SLOT_RETRIES.len()) - 1;
             (Some(Slot { at: slot_at, failures }), Some(at.plus(SLOT_RETRIES[index])))
         }
+        // Whoever put a new generation into service has set the next slot.
         Some(_) => (None, record.next_rotation_at),
+        None if promoted => (None, record.next_rotation_at),
         None => (record.slot, record.next_rotation_at),
     };
     Event::RotationEnded { end, slot, next_rotation_at, at }
@@ -407,61 +423,5 @@ impl PullSecret {
             .iter()
             .filter(|account| account.phase == AccountPhase::Serving)
             .all(|account| account.verified_at.is_some_and(|at| at >= since))
-    }
-
-    /// The call that this account wants in this state, running ones aside.
-    pub(super) fn wanted_call(&self, account: &Account) -> Option<Call> {
-        match account.phase {
-            AccountPhase::Planned => (!account.trouble.refused).then_some(Call::Create),
-            AccountPhase::Creating => Some(Call::Lookup),
-            AccountPhase::Created => Some(Call::Verify),
-            AccountPhase::Verified | AccountPhase::Gone => None,
-            AccountPhase::Serving => self.wants_check_of_served(account).then_some(Call::Verify),
-            AccountPhase::Retiring => self.wants_check_of_old(account).then_some(Call::Verify),
-            AccountPhase::Deleting | AccountPhase::Burnt | AccountPhase::Residue => {
-                Some(Call::Revoke)
-            }
-        }
-    }
-
-    fn wants_check_of_served(&self, account: &Account) -> bool {
-        let stale = |since: Timestamp| account.verified_at.is_none_or(|at| at < since);
-        match self.rotation().map(|rotation| &rotation.phase) {
-            Some(
-                RotationPhase::RevokingOld { decided_at, .. }
-                | RotationPhase::RollingBack { decided: Some((decided_at, _)), .. },
-            ) => stale(*decided_at),
-            Some(
-                RotationPhase::DualCredentialPeriod { .. }
-                | RotationPhase::RollingBack { decided: None, .. },
-            ) => account.verified_at.is_none(),
-            Some(
-                RotationPhase::Pending
-                | RotationPhase::CreatingCredentials
-                | RotationPhase::VerifyingCredentials
-                | RotationPhase::RemovingNew { .. }
-                | RotationPhase::Ended(_),
-            )
-            | None => false,
-        }
-    }
-
-    fn wants_check_of_old(&self, account: &Account) -> bool {
-        match self.rotation().map(|rotation| &rotation.phase) {
-            Some(RotationPhase::DualCredentialPeriod { rollback_at: Some(asked_at), .. }) => {
-                account.verified_at.is_none_or(|at| at < *asked_at)
-            }
-            Some(
-                RotationPhase::Pending
-                | RotationPhase::CreatingCredentials
-                | RotationPhase::VerifyingCredentials
-                | RotationPhase::DualCredentialPeriod { rollback_at: None, .. }
-                | RotationPhase::RevokingOld { .. }
-                | RotationPhase::RollingBack { .. }
-                | RotationPhase::RemovingNew { .. }
-                | RotationPhase::Ended(_),
-            )
-            | None => false,
-        }
     }
 }

@@ -21,6 +21,7 @@ mod entropy;
 mod event;
 mod model;
 mod policy;
+mod wanted;
 
 pub use adoption::{Adoption, Verdict};
 pub use apply::apply;
