@@ -3,9 +3,11 @@
 
 mod account;
 
+use std::time::Duration;
+
 use super::Event;
 use super::model::{
-    Account, AccountPhase, Consumer, End, EvidenceSource, PullSecret, RecordState, Rotation,
+    Account, AccountPhase, Call, Consumer, End, EvidenceSource, PullSecret, RecordState, Rotation,
     RotationPhase, Served,
 };
 use super::policy::OnDeadline;
@@ -71,6 +73,7 @@ impl PullSecret {
                 }
             }
             Event::RollbackRequested { at } => {
+                self.forget_checks(*at);
                 if let Some(RotationPhase::DualCredentialPeriod { rollback_at, .. }) =
                     self.phase_mut()
                 {
@@ -258,7 +261,19 @@ impl PullSecret {
         }
     }
 
+    /// Logins that began before a decision do not count for it, whatever the clocks said then.
+    fn forget_checks(&mut self, decided_at: Timestamp) {
+        let before = decided_at.minus(Duration::from_micros(1));
+        for account in &mut self.accounts {
+            account.verified_at = account.verified_at.map(|at| at.min(before));
+            if let Some(running) = account.call.as_mut().filter(|c| c.call == Call::Verify) {
+                running.at = running.at.min(before);
+            }
+        }
+    }
+
     fn retirement_decided(&mut self, why: super::RetireReason, at: Timestamp) {
+        self.forget_checks(at);
         let Some(phase) = self.phase_mut() else { return };
         match phase {
             RotationPhase::DualCredentialPeriod { deadline, on_deadline, .. } => {

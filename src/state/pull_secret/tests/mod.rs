@@ -4,4 +4,5 @@ mod histories;
 mod registry;
 mod stories;
 mod table;
+mod told;
 mod world;
