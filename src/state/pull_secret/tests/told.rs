@@ -305,10 +305,10 @@ impl Told {
 
     /// Generation 1 was in use when generation 2 was put into service.
     pub fn dual() -> Self {
-        Self::active().to_dual()
+        Self::active().rotated()
     }
 
-    pub fn to_dual(mut self) -> Self {
+    pub fn rotated(mut self) -> Self {
         self.rotate().unwrap();
         self.work();
         assert_eq!(self.phase(), "dual_credential_period");

@@ -202,7 +202,7 @@ fn an_old_heartbeat_counts_even_when_the_clock_went_back() {
 fn a_rollback_waits_for_those_who_may_have_fetched_the_new_one_silently() {
     let mut told = Told::active();
     told.heartbeat("pool", 1).unwrap();
-    let mut told = told.to_dual();
+    let mut told = told.rotated();
     told.pass(HOUR);
     told.rollback().unwrap();
     told.work();

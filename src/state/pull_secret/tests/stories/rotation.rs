@@ -10,7 +10,7 @@ use crate::ids::Generation;
 fn overdue(on_deadline: OnDeadline) -> Told {
     let mut told = Told::active();
     told.policy.on_deadline = on_deadline;
-    let mut told = told.to_dual();
+    let mut told = told.rotated();
     assert_eq!(told.deadline(), Some(told.now.plus(7 * DAY)), "counted from the switch");
     told.heartbeat("pool", 1).unwrap();
     told.pass(7 * DAY);
@@ -67,7 +67,7 @@ fn a_deadline_cannot_roll_back_to_a_dead_generation() {
 fn an_extension_moves_the_deadline() {
     let mut told = Told::active();
     told.policy.on_deadline = OnDeadline::Revoke;
-    let mut told = told.to_dual();
+    let mut told = told.rotated();
     told.extend(2 * DAY).unwrap();
     told.pass(8 * DAY);
     assert_eq!(told.phase(), "dual_credential_period");
@@ -230,7 +230,7 @@ fn a_deadline_rolls_back_from_drift_but_does_not_revoke() {
     for (on_deadline, asked) in [(OnDeadline::Rollback, true), (OnDeadline::Revoke, false)] {
         let mut told = Told::active();
         told.policy.on_deadline = on_deadline;
-        let mut told = told.to_dual();
+        let mut told = told.rotated();
         told.complete().unwrap();
         told.call(invalid());
         let events = told.pass(7 * DAY);
