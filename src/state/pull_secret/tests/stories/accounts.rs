@@ -203,6 +203,8 @@ fn an_outcome_counts_only_with_the_current_token() {
     assert_eq!(told.answer(late, created()), Err(Rejection::NotCurrent));
     let (account_id, token) = told.announce(Call::Lookup);
     assert_eq!(told.answer((account_id, late.1), created()), Err(Rejection::NotCurrent));
+    let found = present(Ownership::ThisIntent, true);
+    assert_eq!(told.answer((account_id, late.1), found), Err(Rejection::NotCurrent));
     assert_eq!(told.answer((account_id, token), created()), Err(Rejection::NotCurrent));
     told.answer((account_id, token), present(Ownership::ThisIntent, true)).unwrap();
 }
