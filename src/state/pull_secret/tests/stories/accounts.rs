@@ -16,6 +16,16 @@ fn a_lost_create_is_looked_up_at_once() {
 }
 
 #[test]
+fn a_lost_create_is_never_sent_again_however_often_its_lookup_fails() {
+    let mut told = Told::lost_create();
+    for _ in 0..5 {
+        told.call(lookup(LookupAnswer::Failed(failure(false))));
+        told.pass(HOUR);
+        assert!(told.wants(Call::Lookup) && !told.wants(Call::Create));
+    }
+}
+
+#[test]
 fn a_lost_create_is_adopted_when_its_secret_is_at_hand() {
     for ownership in [Ownership::ThisIntent, Ownership::NoMarker] {
         let mut told = Told::lost_create();
