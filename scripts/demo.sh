@@ -148,6 +148,9 @@ note "no proof yet, so it waits: phase $(phase)"
 
 step "6. The cluster takes the new one, and proves that it uses it"
 cp generation-2.json auth.new && mv auth.new auth.json
+running=$(wc -l < "$PULLS")
+pull_ended() { [ "$(wc -l < "$PULLS")" -gt "$running" ]; }
+await "the end of the pull that began with the old one" pull_ended
 heartbeat auth.json | jq -c '{credential, generation, refresh}' | sed 's/^/   a heartbeat with the new one: /'
 await "the end of the rotation" in_phase completed
 note "adoption proved, the minimum overlap passed: phase $(phase)"

@@ -55,6 +55,8 @@ impl Fence for StoredFence {
 /// Makes the call. Never panics, never lasts longer than the registry's timeout.
 pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCall) -> Finished {
     let AnnouncedCall { account, call, token, announced_at, permit } = announced;
+    let deps = &deps;
+    let _running = deps.activity.begin();
     let account_id = account.id;
     let Some(configured) = deps.registries.get(&account.registry_id) else {
         let answer = Answer::lost(call, "the registry is not configured any more");
@@ -65,7 +67,7 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
         fence: Arc::new(StoredFence { store: deps.store.clone(), account_id, token }),
     };
     let left = context.deadline.saturating_duration_since(Instant::now());
-    let work = Work { deps: &deps, configured, account: &account, cluster_id, context };
+    let work = Work { deps, configured, account: &account, cluster_id, context };
     let caught = AssertUnwindSafe(tokio::time::timeout(left, work.run(call, permit)));
     let (answer, secret) = match caught.catch_unwind().await {
         Ok(Ok(done)) => done,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::activity::Activity;
 use crate::crypto::SharedKeyring;
 use crate::ids::RegistryId;
 use crate::registries::Registry;
@@ -31,6 +32,8 @@ pub struct Deps {
     pub installation: String,
     /// Sizes and pauses of the actors.
     pub tuning: Tuning,
+    /// What is under way.
+    pub activity: Activity,
 }
 
 /// A registry and what stands in front of it.

@@ -2,6 +2,7 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | [`activity`] | what is under way, so that a shutdown can wait for it |
 //! | [`deps`] | what every actor is given |
 //! | [`step`] | one command, one transaction: decide, apply, announce, commit |
 //! | [`calls`] | one announced call to a registry, and its answer |
@@ -14,6 +15,7 @@
 //! Actors hold no truth. Whatever one knows can be read again from the database, so any of them may
 //! stop or die at any moment.
 
+pub mod activity;
 pub mod audit;
 pub mod calls;
 pub mod credential;

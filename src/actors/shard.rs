@@ -161,7 +161,7 @@ impl Shard {
         reply: Reply,
         context: &Context<Self>,
     ) {
-        if self.is_paused(cluster_id) {
+        if self.is_paused(cluster_id) || self.deps.activity.is_stopping() {
             let _ = reply.send(Err(CommandError::Restarting));
             return;
         }
@@ -265,7 +265,7 @@ impl Handler<Dispatch> for Shard {
             Work::Outcome(finished) => self.actor(&cluster_id, context).do_send(Outcome(finished)),
             Work::Wake => {
                 // A full mailbox is awake.
-                if !self.is_paused(&cluster_id) {
+                if !self.is_paused(&cluster_id) && !self.deps.activity.is_stopping() {
                     let _ = self.offer(&cluster_id, Wake, context);
                 }
             }

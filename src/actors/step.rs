@@ -106,6 +106,7 @@ pub async fn step(
     mut working: Option<Working>,
     mut request: Request<'_>,
 ) -> Result<Step, StepError> {
+    let _running = deps.activity.begin();
     let mut races = 0;
     loop {
         let current = match working.take() {
@@ -193,6 +194,9 @@ impl<'a> Plan<'a> {
     /// Announces what is due and has a place in its lane; puts off what its registry cannot take.
     fn announce(&mut self, waited_for: &mut Vec<(RegistryId, Permit)>) {
         let Some(record) = &self.after else { return };
+        if self.deps.activity.is_stopping() {
+            return;
+        }
         let due: Vec<Effect> =
             effects(record, self.now).into_iter().filter(|effect| effect.due <= self.now).collect();
         for effect in due {

@@ -134,8 +134,15 @@ impl System {
         }
     }
 
-    /// Stops the threads. What was under way is closed as unknown at the next start.
-    pub fn stop(self) {
+    /// Begins nothing new, waits for what is under way, and stops the threads. What did not end in this
+    /// time is closed as unknown at the next start.
+    pub async fn stop(self, time: Duration) {
+        self.deps.activity.stop();
+        if !self.deps.activity.ended(time).await {
+            tracing::warn!(
+                "calls to registries were still running when the time for them was over"
+            );
+        }
         for arbiter in self.arbiters {
             arbiter.stop();
             let _ = arbiter.join();

@@ -64,7 +64,7 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     if tokio::time::timeout(config.server.shutdown_timeout, api_handle.stop(true)).await.is_err() {
         tracing::warn!("requests were still in flight when the time for them was over");
     }
-    system.stop();
+    system.stop(config.server.shutdown_timeout).await;
     pages_handle.stop(false).await;
     let _ = servers.0.await;
     let _ = servers.1.await;
@@ -110,6 +110,7 @@ async fn deps(
         metrics: Arc::new(metrics),
         installation: config.installation.id.clone(),
         tuning: registries::tuning(config),
+        activity: crate::actors::activity::Activity::default(),
     })
 }
 

@@ -36,8 +36,8 @@ pub enum Verdict {
 impl PullSecret {
     /// Is it proved that the cluster uses what is served?
     ///
-    /// At least one proof after the switch, every consumer seen within `consumer_ttl` with the served
-    /// generation as its latest word, and no retiring account seen in use for `quiet`. Silence is no proof.
+    /// At least one proof after the switch, every consumer seen within `consumer_ttl` seen after it with
+    /// the served generation as its latest word, and no retiring account seen in use for `quiet`. Silence is no proof.
     #[must_use]
     pub fn adoption(&self, policy: &Policy, now: Timestamp) -> Adoption {
         let Some(served) = self.served() else { return Adoption::Unproved { again_at: None } };
@@ -70,7 +70,7 @@ impl PullSecret {
         // Sightings of an unchanged consumer are stored only once per interval, so it may have been seen
         // for that much longer than the row says.
         let unseen = policy.sighting_interval();
-        let straggler = |consumer: &&Consumer| consumer.generation != served.generation;
+        let straggler = |consumer: &&Consumer| !has_moved(consumer, served);
         let stragglers = self
             .consumers
             .iter()
@@ -88,7 +88,11 @@ impl PullSecret {
 }
 
 fn is_proof(consumer: &Consumer, served: Served, policy: &Policy) -> bool {
-    consumer.generation == served.generation
-        && consumer.observed_at > served.since
-        && policy.proof.contains(&consumer.source)
+    has_moved(consumer, served) && policy.proof.contains(&consumer.source)
+}
+
+/// Only words after the last switch count: before a rollback, a consumer may have fetched the other
+/// generation since it was last seen with this one.
+fn has_moved(consumer: &Consumer, served: Served) -> bool {
+    consumer.generation == served.generation && consumer.observed_at > served.since
 }

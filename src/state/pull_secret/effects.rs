@@ -38,12 +38,13 @@ fn effect(record: &PullSecret, account: &Account) -> Option<Effect> {
     if account.call.is_some() {
         return None;
     }
+    let (call, due) = record.wanted_call(account)?;
     Some(Effect {
         account_id: account.id,
         registry_id: account.registry_id.clone(),
-        call: record.wanted_call(account)?,
+        call,
         attempt: account.trouble.attempts,
-        due: account.next_attempt_at,
+        due,
         residue: account.phase == AccountPhase::Residue,
     })
 }
@@ -86,16 +87,17 @@ fn rotation_timer(record: &PullSecret, rotation: &Rotation, policy: &Policy) -> 
     match &rotation.phase {
         // Its turn may have come.
         RotationPhase::Pending => record.is_drained().then_some(rotation.created_at),
-        RotationPhase::DualCredentialPeriod { drifted: true, .. }
-        | RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }
+        RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }
         | RotationPhase::RollingBack { drifted: true, .. }
         | RotationPhase::RollingBack { decided: Some(_), .. } => None,
-        RotationPhase::DualCredentialPeriod { deadline, on_deadline, .. } => {
+        RotationPhase::DualCredentialPeriod { deadline, on_deadline, drifted, .. } => {
             let deadline = match on_deadline {
                 OnDeadline::Hold => None,
+                OnDeadline::Revoke if *drifted => None,
                 OnDeadline::Revoke | OnDeadline::Rollback => Some(*deadline),
             };
-            proof().into_iter().chain(deadline).min()
+            let proof = if *drifted { None } else { proof() };
+            proof.into_iter().chain(deadline).min()
         }
         RotationPhase::RollingBack { decided: None, .. } => proof(),
         RotationPhase::CreatingCredentials

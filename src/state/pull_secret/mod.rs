@@ -3,8 +3,8 @@
 //! | function | question |
 //! |---|---|
 //! | [`decide`] | may this happen now, and what follows from it? |
-//! | [`apply`] | what is true after an event? Total, never fails |
-//! | [`effects`] | which outside calls does this state want, at most one per account? |
+//! | [`apply()`] | what is true after an event? Total, never fails |
+//! | [`effects()`] | which outside calls does this state want, at most one per account? |
 //! | [`due_at`] | when does this state want to be looked at again? |
 //!
 //! `decide` has two halves. `accept` answers a command; one file per verb. `advance` adds what follows
@@ -21,6 +21,7 @@ mod entropy;
 mod event;
 mod model;
 mod policy;
+mod wanted;
 
 pub use adoption::{Adoption, Verdict};
 pub use apply::apply;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use hyperfleet_credentials::actors::activity::Activity;
 use hyperfleet_credentials::actors::audit::Caller;
 use hyperfleet_credentials::actors::credential::{Executed, Snapshot};
 use hyperfleet_credentials::actors::deps::{ConfiguredRegistry, Deps, Tuning};
@@ -157,7 +158,8 @@ impl World {
     /// The process ends without a word and a new one starts over the same database.
     pub async fn die_and_start_again(self) -> Self {
         let Self { registry, clock, system, deps, directory, flavour, tuning } = self;
-        system.stop();
+        // As little as a kill: what runs is not waited for.
+        system.stop(Duration::ZERO).await;
         deps.store.close().await;
         drop(deps);
         let deps = make_deps(&directory, &registry, flavour, &clock, &tuning).await;
@@ -296,5 +298,6 @@ async fn make_deps(
         metrics: Arc::new(Metrics::new().unwrap()),
         installation: "test".to_owned(),
         tuning: tuning.clone(),
+        activity: Activity::default(),
     })
 }

@@ -27,13 +27,14 @@ pub(super) fn answer(
     if running.token != token || running.call != answer.call() {
         return Err(Rejection::NotCurrent);
     }
-    Ok(outcome(account, running, answer, context))
+    Ok(outcome(record, account, running, answer, context))
 }
 
 /// Nobody will answer the calls of the owner before: each is closed as unknown.
 pub(super) fn take_over(state: Option<&PullSecret>, context: &mut Context<'_>) -> Vec<Event> {
-    let accounts = state.map(|record| record.accounts.as_slice()).unwrap_or_default();
-    accounts
+    let Some(record) = state else { return Vec::new() };
+    record
+        .accounts
         .iter()
         .filter_map(|account| account.call.map(|running| (account, running)))
         .flat_map(|(account, running)| {
@@ -43,7 +44,7 @@ pub(super) fn take_over(state: Option<&PullSecret>, context: &mut Context<'_>) -
                 retry_after: Some(Duration::ZERO),
                 blocked: true,
             };
-            outcome(account, running, &lost(running.call, failure), context)
+            outcome(record, account, running, &lost(running.call, failure), context)
         })
         .collect()
 }
@@ -59,6 +60,7 @@ fn lost(call: Call, failure: Failure) -> Answer {
 
 /// What an answer means for its account.
 pub(in super::super) fn outcome(
+    record: &PullSecret,
     account: &Account,
     running: Announcement,
     answer: &Answer,
@@ -67,7 +69,7 @@ pub(in super::super) fn outcome(
     match answer {
         Answer::Create(answer) => vec![create(account, answer, context)],
         Answer::Lookup(answer) => vec![lookup(account, answer, context)],
-        Answer::Verify(answer) => verify(account, running, answer, context),
+        Answer::Verify(answer) => verify(record, account, running, answer, context),
         Answer::Revoke(answer) => vec![revoke(account, running, answer, context)],
     }
 }
@@ -106,10 +108,24 @@ fn create(account: &Account, answer: &CreateAnswer, context: &mut Context<'_>) -
 fn lookup(account: &Account, answer: &LookupAnswer, context: &mut Context<'_>) -> Event {
     let account_id = account.id;
     let at = context.now;
-    if account.phase != AccountPhase::Creating {
-        return overtaken(account, Call::Lookup, context);
-    }
     let unanswered = account.unanswered_create_at.is_some();
+    if account.phase != AccountPhase::Creating {
+        // Overtaken by a deletion, which must not touch what is somebody else's.
+        let foreign = |ownership: &Ownership| *ownership == Ownership::Foreign;
+        return match answer {
+            LookupAnswer::Present { ownership, .. } if foreign(ownership) => {
+                gone(account_id, GoneHow::Foreign, at)
+            }
+            LookupAnswer::Present { .. } | LookupAnswer::Absent | LookupAnswer::Failed(_)
+                if !unanswered =>
+            {
+                gone(account_id, GoneHow::Foreign, at)
+            }
+            LookupAnswer::Present { .. } | LookupAnswer::Absent | LookupAnswer::Failed(_) => {
+                overtaken(account, Call::Lookup, context)
+            }
+        };
+    }
     match answer {
         LookupAnswer::Present { remote_id, username, ownership, adoptable } => {
             // Without room for a marker the record of names decides: a name whose create may have been
@@ -139,6 +155,7 @@ fn lookup(account: &Account, answer: &LookupAnswer, context: &mut Context<'_>) -
 }
 
 fn verify(
+    record: &PullSecret,
     account: &Account,
     running: Announcement,
     answer: &VerifyAnswer,
@@ -173,8 +190,12 @@ fn verify(
     };
     match account.phase {
         AccountPhase::Serving => vec![failure, Event::DriftFound { account_id, at }],
-        AccountPhase::Retiring => vec![failure, Event::RollbackRefused { account_id, at }],
-        AccountPhase::Planned
+        // Nobody waits for the answer any more when the rotation was superseded or completed.
+        AccountPhase::Retiring if record.wanted_call(account).is_some() => {
+            vec![failure, Event::RollbackRefused { account_id, at }]
+        }
+        AccountPhase::Retiring
+        | AccountPhase::Planned
         | AccountPhase::Creating
         | AccountPhase::Created
         | AccountPhase::Verified
@@ -258,13 +279,22 @@ fn after_failure(
         let pause = failure.retry_after.unwrap_or_else(|| retry.delay(1, &mut context.entropy));
         return (trouble, now.plus(pause));
     }
+    count_failure(&mut trouble, &failure.message, context);
+    let backoff = retry.delay(trouble.attempts, &mut context.entropy);
+    (trouble, now.plus(backoff.max(failure.retry_after.unwrap_or(Duration::ZERO))))
+}
+
+/// One more failure that was the account's own: an attempt, and time off `give_up_after`.
+pub(in super::super) fn count_failure(trouble: &mut Trouble, message: &str, context: &Context<'_>) {
+    let now = context.now;
+    trouble.since = trouble.since.or(Some(now));
     trouble.attempts = trouble.attempts.saturating_add(1);
     if let Some(since) = trouble.counting_since {
         // Tries are at most about `retry.max` apart; more than twice that is a clock that jumped.
-        let waited = now.since(since).min(retry.max.saturating_mul(2));
+        let waited = now.since(since).min(context.policy.retry.max.saturating_mul(2));
         trouble.spent = trouble.spent.saturating_add(waited);
     }
     trouble.counting_since = Some(now);
-    let backoff = retry.delay(trouble.attempts, &mut context.entropy);
-    (trouble, now.plus(backoff.max(failure.retry_after.unwrap_or(Duration::ZERO))))
+    trouble.blocked = false;
+    trouble.last_error = Some(message.to_owned());
 }

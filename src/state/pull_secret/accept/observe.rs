@@ -20,6 +20,15 @@ pub(super) fn observe(
         .consumers
         .iter()
         .find(|known| known.source == evidence.source && known.name == evidence.consumer);
+    // Heartbeats come one after the other, whatever the clocks of the replicas that took them say: one
+    // with the old credential must never be dropped as out of date.
+    let observed_at = match (evidence.source, known) {
+        (EvidenceSource::Heartbeat, Some(known)) => observed_at.max(known.observed_at),
+        (
+            EvidenceSource::Heartbeat | EvidenceSource::Registry | EvidenceSource::Adapter,
+            Some(_) | None,
+        ) => observed_at,
+    };
     let forgotten = match known {
         Some(known) if observed_at < known.observed_at => return Ok(Vec::new()),
         Some(known) => {
@@ -79,7 +88,8 @@ fn make_room(
     if record.consumers.len() < MAX_CONSUMERS {
         return Ok(None);
     }
-    let expired = context.now.minus(context.policy.consumer_ttl);
+    let policy = context.policy;
+    let expired = context.now.minus(policy.consumer_ttl).minus(policy.sighting_interval());
     let oldest = record.consumers.iter().min_by_key(|consumer| consumer.observed_at);
     match oldest.filter(|consumer| consumer.observed_at <= expired) {
         Some(consumer) => Ok(Some((consumer.source, consumer.name.clone()))),

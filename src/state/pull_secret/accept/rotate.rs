@@ -24,8 +24,10 @@ pub(super) fn rotate(
                 let rotation = requested(record, id, reason, force_immediate, context);
                 let end = End::Cancelled(Some(superseded()));
                 let next_rotation_at = record.next_rotation_at;
+                // A promoted one has filled its slot, however it ends.
+                let slot = record.slot.filter(|_| running.promoted_at.is_none());
                 Ok(vec![
-                    Event::RotationEnded { end, slot: record.slot, next_rotation_at, at },
+                    Event::RotationEnded { end, slot, next_rotation_at, at },
                     Event::RotationRequested { rotation },
                 ])
             }

@@ -1,6 +1,7 @@
 //! A simulated registry that keeps its own record of the truth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::time::Timestamp;
 
@@ -29,6 +30,12 @@ pub enum Late {
 }
 
 impl Late {
+    fn at_mut(&mut self) -> &mut Timestamp {
+        match self {
+            Self::Create { at, .. } | Self::Revoke { at, .. } => at,
+        }
+    }
+
     fn at(&self) -> Timestamp {
         match self {
             Self::Create { at, .. } | Self::Revoke { at, .. } => *at,
@@ -45,6 +52,10 @@ pub struct SimRegistry {
     pub deletions: Vec<(Timestamp, String)>,
     /// How often each name was created.
     pub creations: BTreeMap<String, u32>,
+    /// Names that somebody else holds.
+    pub foreign: BTreeSet<String>,
+    /// Names that were deleted behind the service's back.
+    pub broken: BTreeSet<String>,
     next_secret: u64,
 }
 
@@ -56,6 +67,8 @@ impl SimRegistry {
             late: Vec::new(),
             deletions: Vec::new(),
             creations: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            broken: BTreeSet::new(),
             next_secret: 1,
         }
     }
@@ -76,7 +89,11 @@ impl SimRegistry {
 
     pub fn put_foreign(&mut self, name: &str) {
         let foreign = SimAccount { secret: 0, foreign: true };
-        self.live.entry(name.to_owned()).or_insert(foreign);
+        if self.live.contains_key(name) {
+            return;
+        }
+        self.live.insert(name.to_owned(), foreign);
+        self.foreign.insert(name.to_owned());
     }
 
     /// False when it was not there.
@@ -86,6 +103,12 @@ impl SimRegistry {
             self.deletions.push((at, name.to_owned()));
         }
         was
+    }
+
+    pub fn shift_back(&mut self, time: Duration) {
+        for late in &mut self.late {
+            *late.at_mut() = late.at().minus(time);
+        }
     }
 
     pub fn apply_late(&mut self, now: Timestamp) {

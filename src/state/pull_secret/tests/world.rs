@@ -1,51 +1,44 @@
-//! A simulated world around the machine: a store that survives crashes, registries that are slow, refuse,
-//! lose answers or apply late, consumers that fetch and present what they hold, and a judge that looks at
-//! the registries' own record.
+//! A simulated world around the machine: a store that survives crashes, a clock that may go back,
+//! registries that are slow, refuse, lose answers or apply late (`fates`), consumers that fetch and
+//! present what they hold, and a judge that looks at the registries' own record (`judge`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::super::*;
-use super::registry::{Flavour, Late, SimRegistry};
+use super::fates::Fate;
+use super::judge::Judge;
+use super::registry::{Flavour, SimRegistry};
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, RotationId};
 use crate::time::Timestamp;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-/// What happens to one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    Fine,
-    AppliedAnswerLost,
-    NeverApplied,
-    AppliedLate,
-    NotApplied,
-    Blocked,
-    Refused,
-    TakenByOther,
-    StaleInvalid,
-}
-
 #[derive(Debug, Clone)]
-struct InFlight {
-    account_id: AccountId,
-    registry_id: RegistryId,
-    name: String,
-    call: Call,
-    token: CallToken,
-    announced_at: Timestamp,
-    secret: Option<u64>,
+pub struct InFlight {
+    pub account_id: AccountId,
+    pub registry_id: RegistryId,
+    pub name: String,
+    pub call: Call,
+    pub token: CallToken,
+    pub announced_at: Timestamp,
+    pub secret: Option<u64>,
 }
 
 /// Somebody in the cluster who holds a document.
 #[derive(Debug, Clone, Default)]
-struct Holder {
-    accounts: Vec<AccountId>,
-    /// Its last heartbeat that was accepted.
-    seen_at: Option<Timestamp>,
+pub struct Holder {
+    pub accounts: Vec<AccountId>,
+    pub generation: Generation,
+    /// Its last word that was accepted.
+    pub seen_at: Option<Timestamp>,
 }
+
+/// The last holder is the adapter.
+pub const HOLDERS: usize = 4;
+pub const ADAPTER: usize = HOLDERS - 1;
 
 pub struct World {
     pub now: Timestamp,
@@ -53,21 +46,14 @@ pub struct World {
     pub state: Option<PullSecret>,
     pub registries: BTreeMap<RegistryId, SimRegistry>,
     pub cluster_id: ClusterId,
-    pub story: Vec<String>,
+    pub may_start: bool,
+    pub story: Vec<(Timestamp, Command, Vec<Event>)>,
+    pub(super) judge: Judge,
+    pub(super) holders: Vec<Holder>,
+    pub(super) secrets: BTreeMap<AccountId, u64>,
     last_generation: Generation,
-    secrets: BTreeMap<AccountId, u64>,
-    rows: BTreeMap<String, Account>,
     flight: Vec<InFlight>,
-    holders: Vec<Holder>,
     seed: u128,
-    last_read: Generation,
-    /// Set while the invariants about what consumers hold are excused by an operator or a policy.
-    excused: BTreeSet<AccountId>,
-    compromised: bool,
-    ended_slots: BTreeSet<Timestamp>,
-    ended_rotations: BTreeSet<RotationId>,
-    open_calls: BTreeSet<CallToken>,
-    ever_served: BTreeSet<AccountId>,
 }
 
 pub fn policy() -> Policy {
@@ -112,20 +98,14 @@ impl World {
             state: None,
             registries,
             cluster_id: "cls-sim".parse().unwrap(),
+            may_start: true,
             story: Vec::new(),
-            last_generation: Generation::NONE,
+            judge: Judge::default(),
+            holders: vec![Holder::default(); HOLDERS],
             secrets: BTreeMap::new(),
-            rows: BTreeMap::new(),
+            last_generation: Generation::NONE,
             flight: Vec::new(),
-            holders: vec![Holder::default(); 3],
             seed,
-            last_read: Generation::NONE,
-            excused: BTreeSet::new(),
-            compromised: false,
-            ended_slots: BTreeSet::new(),
-            ended_rotations: BTreeSet::new(),
-            open_calls: BTreeSet::new(),
-            ever_served: BTreeSet::new(),
         }
     }
 
@@ -137,7 +117,7 @@ impl World {
             policy: &self.policy,
             entropy: Entropy::from_seed(self.seed),
             last_generation: self.last_generation,
-            may_start: true,
+            may_start: self.may_start,
         }
     }
 
@@ -154,69 +134,26 @@ impl World {
     fn commit(&mut self, command: &Command, secret: Option<u64>) -> Result<Vec<Event>, Rejection> {
         let before = self.state.clone();
         let context = self.context();
-        let events = decide(before.as_ref(), command, &context)?;
-        assert!(events.len() < 100, "a step that does not end: {events:?}");
-        self.story.push(format!("{} {command:?} -> {events:?}", self.now));
+        let decided = decide(before.as_ref(), command, &context);
+        assert_eq!(decided, decide(before.as_ref(), command, &context), "decide is deterministic");
+        let events = decided?;
+        self.story.push((self.now, command.clone(), events.clone()));
+        assert!(events.len() < 100, "a step that does not end");
         let mut state = before;
         for event in &events {
-            self.note(event, secret, state.as_ref());
+            if let (Event::AccountCreated { account_id, .. }, Some(secret)) = (event, secret) {
+                self.secrets.insert(*account_id, secret);
+            }
+            self.judge.note(event, state.as_ref(), &self.registries);
             state = apply(state, event);
         }
         if let Some(record) = &state {
             self.last_generation = self.last_generation.max(record.last_generation);
-            for account in &record.accounts {
-                self.rows.insert(account.name.to_string(), account.clone());
-                if account.phase == AccountPhase::Serving {
-                    self.ever_served.insert(account.id);
-                }
-            }
-            for rotation in &record.ended {
-                assert!(self.ended_rotations.insert(rotation.id), "a rotation ended twice");
-                let completed = rotation.status() == RotationStatus::Completed;
-                if let (true, Some(slot)) = (completed, rotation.slot) {
-                    assert!(self.ended_slots.insert(slot), "a slot completed twice");
-                }
-            }
         }
+        self.judge.step(&events, state.as_ref(), self.now);
         self.state = state.map(PullSecret::compact);
-        self.judge();
+        self.judge_registries();
         Ok(events)
-    }
-
-    /// Bookkeeping of what the store keeps beside the record, and of what excuses a deletion.
-    fn note(&mut self, event: &Event, secret: Option<u64>, state: Option<&PullSecret>) {
-        match event {
-            Event::AccountCreated { account_id, .. } => {
-                if let Some(secret) = secret {
-                    self.secrets.insert(*account_id, secret);
-                }
-            }
-            Event::CallAnnounced { token, .. } => {
-                assert!(self.open_calls.insert(*token), "a token was used twice");
-            }
-            Event::RevocationRequested { .. } => self.excuse(state, |_| true),
-            Event::RetirementDecided { why, .. } => match why {
-                RetireReason::Adopted => {}
-                RetireReason::Operator | RetireReason::Deadline | RetireReason::Forced => {
-                    self.excuse(state, |phase| phase == AccountPhase::Retiring);
-                }
-            },
-            Event::RotationRequested { rotation } => {
-                self.compromised |= rotation.reason == RotationReason::Compromise;
-            }
-            Event::AccountGone { account_id, how: GoneHow::Deleted, .. } => {
-                let name = self.rows.values().find(|row| row.id == *account_id).unwrap();
-                let registry = &self.registries[&name.registry_id];
-                assert!(!registry.live.contains_key(name.name.as_str()), "gone, but it lives");
-            }
-            _ => {}
-        }
-    }
-
-    /// DELETE excuses every account; a retirement without proof only what is no longer served.
-    fn excuse(&mut self, state: Option<&PullSecret>, is: impl Fn(AccountPhase) -> bool) {
-        let accounts = state.iter().flat_map(|record| &record.accounts);
-        self.excused.extend(accounts.filter(|account| is(account.phase)).map(|account| account.id));
     }
 
     /// Announces what is due and sends it; `crash_before_send` dies between the two.
@@ -248,20 +185,6 @@ impl World {
             let chosen = u64::from_be_bytes(account_id.0.as_bytes()[8..].try_into().unwrap());
             self.secrets.insert(account_id, chosen);
         }
-        assert!(
-            !self.flight.iter().any(|other| other.name == name
-                && self.open_calls.contains(&other.token)
-                && other.token != token
-                && self
-                    .state
-                    .as_ref()
-                    .unwrap()
-                    .account(other.account_id)
-                    .unwrap()
-                    .call
-                    .is_some_and(|running| running.token == other.token)),
-            "two calls on one name"
-        );
         self.flight.push(InFlight {
             account_id,
             registry_id: account.registry_id,
@@ -283,8 +206,9 @@ impl World {
         let late_at = call.announced_at.plus(settle.mul_f64(0.9)).max(self.now);
         // A registry that stalls for longer than its settle time breaks the contract.
         let stale = call.announced_at.plus(settle) <= self.now;
-        let (answer, secret) = self.answer(&call, fate, late_at, stale);
-        self.open_calls.remove(&call.token);
+        let running = self.state.as_ref().and_then(|r| r.account(call.account_id)?.call);
+        let heard = running.is_some_and(|running| running.token == call.token);
+        let (answer, secret) = self.answer(&call, fate, late_at, stale, heard);
         let command = Command::Answer { account_id: call.account_id, token: call.token, answer };
         match self.commit(&command, secret) {
             Ok(_) | Err(Rejection::NotCurrent | Rejection::NoRecord) => {}
@@ -292,141 +216,27 @@ impl World {
         }
     }
 
-    fn answer(
-        &mut self,
-        call: &InFlight,
-        fate: Fate,
-        late_at: Timestamp,
-        stale: bool,
-    ) -> (Answer, Option<u64>) {
-        let now = self.now;
-        let failure =
-            |blocked| Failure { message: format!("{fate:?}"), retry_after: None, blocked };
-        let registry = self.registries.get_mut(&call.registry_id).unwrap();
-        registry.apply_late(now);
-        let chosen = call.secret.filter(|_| registry.flavour == Flavour::Chosen);
-        match call.call {
-            Call::Create => {
-                if fate == Fate::TakenByOther {
-                    registry.put_foreign(&call.name);
-                }
-                let unknown = CreateAnswer::Unknown(failure(false));
-                let answer = match fate {
-                    Fate::NotApplied => CreateAnswer::NotApplied(failure(false)),
-                    Fate::Blocked => CreateAnswer::NotApplied(failure(true)),
-                    Fate::Refused => CreateAnswer::Refused("quota".to_owned()),
-                    Fate::NeverApplied => unknown,
-                    Fate::AppliedLate => {
-                        if !stale {
-                            registry.late.push(Late::Create {
-                                at: late_at,
-                                name: call.name.clone(),
-                                chosen,
-                            });
-                        }
-                        unknown
-                    }
-                    _ if stale => unknown,
-                    Fate::AppliedAnswerLost => {
-                        let _ = registry.create(&call.name, chosen);
-                        unknown
-                    }
-                    Fate::Fine | Fate::TakenByOther | Fate::StaleInvalid => {
-                        match registry.create(&call.name, chosen) {
-                            Some(secret) => {
-                                let username = format!("org+{}", call.name);
-                                let answer = CreateAnswer::Created { remote_id: None, username };
-                                return (Answer::Create(answer), Some(secret));
-                            }
-                            None => CreateAnswer::AlreadyExists,
-                        }
-                    }
-                };
-                (Answer::Create(answer), None)
-            }
-            Call::Lookup => {
-                let answer = match (fate, registry.live.get(&call.name)) {
-                    (Fate::Fine | Fate::TakenByOther, Some(found)) => {
-                        let readable = registry.flavour == Flavour::Readable;
-                        let chosen = registry.flavour == Flavour::Chosen;
-                        let ownership = match (registry.flavour, found.foreign) {
-                            (Flavour::Chosen, _) => Ownership::NoMarker,
-                            (_, true) => Ownership::Foreign,
-                            (_, false) => Ownership::ThisIntent,
-                        };
-                        let answer = LookupAnswer::Present {
-                            remote_id: None,
-                            username: format!("org+{}", call.name),
-                            ownership,
-                            adoptable: readable || chosen,
-                        };
-                        let secret = found.secret;
-                        let secret = if readable { Some(secret) } else { call.secret };
-                        return (Answer::Lookup(answer), secret);
-                    }
-                    (Fate::Fine | Fate::TakenByOther, None) => LookupAnswer::Absent,
-                    (Fate::Blocked, _) => LookupAnswer::Failed(failure(true)),
-                    _ => LookupAnswer::Failed(failure(false)),
-                };
-                (Answer::Lookup(answer), None)
-            }
-            Call::Verify => {
-                let works = registry
-                    .live
-                    .get(&call.name)
-                    .is_some_and(|found| Some(found.secret) == call.secret);
-                let answer = match fate {
-                    Fate::Fine | Fate::TakenByOther if works => VerifyAnswer::Valid,
-                    Fate::Fine | Fate::TakenByOther | Fate::StaleInvalid => VerifyAnswer::Invalid,
-                    Fate::Refused => VerifyAnswer::CannotPull,
-                    Fate::Blocked => VerifyAnswer::Failed(failure(true)),
-                    _ => VerifyAnswer::Failed(failure(false)),
-                };
-                (Answer::Verify(answer), None)
-            }
-            Call::Revoke => {
-                let answer = match fate {
-                    Fate::Fine | Fate::TakenByOther | Fate::StaleInvalid => {
-                        if registry.revoke(&call.name, now) {
-                            RevokeAnswer::Done
-                        } else {
-                            RevokeAnswer::AlreadyGone
-                        }
-                    }
-                    Fate::AppliedAnswerLost => {
-                        let _ = registry.revoke(&call.name, now);
-                        RevokeAnswer::Failed(failure(false))
-                    }
-                    Fate::AppliedLate => {
-                        registry.late.push(Late::Revoke { at: late_at, name: call.name.clone() });
-                        RevokeAnswer::Failed(failure(false))
-                    }
-                    Fate::Refused => RevokeAnswer::Refused("mirror".to_owned()),
-                    Fate::Blocked => RevokeAnswer::Failed(failure(true)),
-                    Fate::NeverApplied | Fate::NotApplied => RevokeAnswer::Failed(failure(false)),
-                };
-                (Answer::Revoke(answer), None)
-            }
-        }
-    }
-
     /// kill -9: calls in flight may or may not still be applied, nobody hears their answers.
     pub fn crash(&mut self, applied: impl Fn(usize) -> Fate) {
         let flight = std::mem::take(&mut self.flight);
-        self.open_calls.clear();
         for (index, call) in flight.into_iter().enumerate() {
             let settle = self.policy.registry(&call.registry_id).settle_time;
             let late_at = call.announced_at.plus(settle.mul_f64(0.9)).max(self.now);
             let stale = call.announced_at.plus(settle) <= self.now;
-            let _ = self.answer(&call, applied(index), late_at, stale);
+            let _ = self.answer(&call, applied(index), late_at, stale, false);
         }
         let _ = self.command(&Command::TakeOver);
     }
 
-    pub fn pass(&mut self, time: Duration) {
+    /// Time passes and nobody looks at the record.
+    pub fn wait(&mut self, time: Duration) {
         self.now = self.now.plus(time);
         let now = self.now;
         self.registries.values_mut().for_each(|registry| registry.apply_late(now));
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        self.wait(time);
         let _ = self.command(&Command::Tick);
     }
 
@@ -441,28 +251,70 @@ impl World {
             .map(|account| account.id)
             .collect();
         assert_eq!(accounts.len(), record.registries.len(), "an incomplete document");
-        let rolled_back = matches!(
-            record.rotation().map(|rotation| &rotation.phase),
-            Some(RotationPhase::RollingBack { .. } | RotationPhase::RemovingNew { .. })
-        );
-        if !rolled_back && !self.story.iter().any(|line| line.contains("RollbackRequested")) {
-            assert!(served.generation >= self.last_read, "an older generation after a newer one");
-        }
-        self.last_read = served.generation;
+        self.judge.read(served.generation);
         self.holders[holder].accounts = accounts;
+        self.holders[holder].generation = served.generation;
     }
 
-    /// The holder presents one of the accounts it holds.
+    /// The holder presents one of the accounts it holds; the adapter confirms what it applied.
     pub fn heartbeat(&mut self, holder: usize) {
         let Some(account_id) = self.holders[holder].accounts.first().copied() else { return };
-        let evidence = Evidence {
-            source: EvidenceSource::Heartbeat,
-            consumer: format!("pool-{holder}"),
-            subject: EvidenceSubject::Account(account_id),
-            observed_at: self.now,
+        let (source, subject) = if holder == ADAPTER {
+            let generation = self.holders[holder].generation;
+            (EvidenceSource::Adapter, EvidenceSubject::Generation(generation))
+        } else {
+            (EvidenceSource::Heartbeat, EvidenceSubject::Account(account_id))
         };
+        let consumer = format!("pool-{holder}");
+        let evidence = Evidence { source, consumer, subject, observed_at: self.now };
         if self.command(&Command::Observe(evidence)).is_ok() {
             self.holders[holder].seen_at = Some(self.now);
+        }
+    }
+
+    /// The registry's own record tells that some account was used a while ago.
+    pub fn registry_saw(&mut self, holder: usize, ago: Duration) {
+        let Some(account_id) = self.holders[holder].accounts.last().copied() else { return };
+        let _ = self.command(&Command::Observe(Evidence {
+            source: EvidenceSource::Registry,
+            consumer: "registry".to_owned(),
+            subject: EvidenceSubject::Account(account_id),
+            observed_at: self.now.minus(ago),
+        }));
+    }
+
+    /// Somebody deletes an account behind the service's back.
+    pub fn delete_behind(&mut self, choice: usize) {
+        let index = choice % self.registries.len();
+        let registry = self.registries.values_mut().nth(index).unwrap();
+        let ours: Vec<_> =
+            registry.live.iter().filter(|(_, a)| !a.foreign).map(|(n, _)| n.clone()).collect();
+        if let Some(name) = ours.get(choice % ours.len().max(1)) {
+            registry.live.remove(name);
+            registry.broken.insert(name.clone());
+        }
+    }
+
+    /// The wall clock goes back; what is under way takes as long as before.
+    pub fn jump_back(&mut self, time: Duration) {
+        self.now = self.now.minus(time);
+        self.registries.values_mut().for_each(|registry| registry.shift_back(time));
+        self.flight.iter_mut().for_each(|call| call.announced_at = call.announced_at.minus(time));
+        for holder in &mut self.holders {
+            holder.seen_at = holder.seen_at.map(|at| at.minus(time));
+        }
+        let _ = self.command(&Command::Tick);
+    }
+
+    /// An operator ends residue by force.
+    pub fn force_gone(&mut self) {
+        let accounts = self.state.iter().flat_map(|record| &record.accounts);
+        let residue: Vec<_> = accounts
+            .filter(|account| account.phase == AccountPhase::Residue)
+            .map(|account| account.id)
+            .collect();
+        for account_id in residue {
+            let _ = self.command(&Command::ForceGone { account_id });
         }
     }
 
@@ -473,70 +325,5 @@ impl World {
 
     pub fn in_flight(&self) -> usize {
         self.flight.len()
-    }
-
-    /// The invariants, from the registries' own record.
-    fn judge(&mut self) {
-        for (registry_id, registry) in &self.registries {
-            let mut generations = BTreeSet::new();
-            for (name, live) in &registry.live {
-                if live.foreign {
-                    continue;
-                }
-                let row = self.rows.get(name).unwrap_or_else(|| panic!("{name} has no row"));
-                assert_ne!(row.phase, AccountPhase::Gone, "{name} lives though it is gone");
-                let known = self.state.as_ref().is_some_and(|r| r.account(row.id).is_some());
-                assert!(known, "{name} lives and no row names it");
-                if !matches!(row.phase, AccountPhase::Burnt | AccountPhase::Residue) {
-                    generations.insert(row.born_generation);
-                }
-            }
-            if !self.compromised {
-                assert!(generations.len() <= 2, "{registry_id}: {generations:?} live");
-            }
-            for (name, count) in &registry.creations {
-                assert!(*count <= 1, "{name} was created {count} times");
-            }
-        }
-        self.judge_served();
-        self.judge_deletions();
-    }
-
-    fn judge_served(&self) {
-        let Some(record) = &self.state else { return };
-        if record.served().is_none() {
-            return;
-        }
-        for id in &record.registries {
-            let serving: Vec<_> = record
-                .accounts
-                .iter()
-                .filter(|a| a.phase == AccountPhase::Serving && a.registry_id == *id)
-                .collect();
-            assert_eq!(serving.len(), 1, "one served account per registry");
-            let found = self.registries[id].live.get(serving[0].name.as_str());
-            let works = found.is_some_and(|f| Some(&f.secret) == self.secrets.get(&serving[0].id));
-            assert!(works, "what GET returns does not work at {id}");
-        }
-    }
-
-    /// No credential that a known consumer holds is deleted, unless an operator or a policy said so.
-    fn judge_deletions(&mut self) {
-        let ttl = self.policy.consumer_ttl;
-        for registry in self.registries.values_mut() {
-            for (at, name) in registry.deletions.drain(..) {
-                let row = &self.rows[&name];
-                if self.excused.contains(&row.id) || !self.ever_served.contains(&row.id) {
-                    continue;
-                }
-                for holder in &self.holders {
-                    let known = holder.seen_at.is_some_and(|seen| at.since(seen) < ttl);
-                    assert!(
-                        !(known && holder.accounts.contains(&row.id)),
-                        "{name} was deleted under a consumer that holds it"
-                    );
-                }
-            }
-        }
     }
 }

@@ -1,0 +1,193 @@
+//! How a rotation goes on by itself, phase by phase.
+
+use std::time::Duration;
+
+use super::super::adoption::Verdict;
+use super::super::model::{
+    Account, AccountPhase, End, PullSecret, RetireReason, Rotation, RotationError, RotationPhase,
+    RotationReason, Slot,
+};
+use super::super::policy::OnDeadline;
+use super::super::{Context, Event};
+use super::served;
+use crate::time::Timestamp;
+
+/// A failed slot of the schedule is tried again after these pauses, the last one for ever.
+const SLOT_RETRIES: [Duration; 3] = [
+    Duration::from_secs(60 * 60),
+    Duration::from_secs(4 * 60 * 60),
+    Duration::from_secs(24 * 60 * 60),
+];
+
+/// Between the decision by proof and the first deletion the proof must still hold: any use of the old
+/// credential takes it back.
+pub(super) fn withdrawal(record: &PullSecret, context: &Context<'_>) -> Option<Event> {
+    let rotation = record.rotation()?;
+    let by_proof = match &rotation.phase {
+        RotationPhase::RevokingOld { why, .. } => *why == RetireReason::Adopted,
+        RotationPhase::RollingBack { decided, .. } => {
+            decided.is_some_and(|(_, why)| why == RetireReason::Adopted)
+        }
+        RotationPhase::Pending
+        | RotationPhase::CreatingCredentials
+        | RotationPhase::VerifyingCredentials
+        | RotationPhase::DualCredentialPeriod { .. }
+        | RotationPhase::RemovingNew { .. }
+        | RotationPhase::Ended(_) => false,
+    };
+    let untouched = record.accounts.iter().any(|a| a.phase == AccountPhase::Retiring);
+    if !by_proof || !untouched {
+        return None;
+    }
+    let min_overlap = context.policy.min_overlap_for(rotation.reason);
+    match record.retirement(context.policy, min_overlap, context.now) {
+        Verdict::Now => None,
+        Verdict::NotYet { .. } => Some(Event::AdoptionWithdrawn { at: context.now }),
+    }
+}
+
+pub(super) fn rotating(
+    record: &PullSecret,
+    rotation: &Rotation,
+    context: &mut Context<'_>,
+) -> Option<Event> {
+    let at = context.now;
+    match &rotation.phase {
+        RotationPhase::Pending => {
+            // A compromise does not wait for its turn nor for older accounts to be gone.
+            let urgent = rotation.reason == RotationReason::Compromise;
+            let turn = urgent || (record.is_drained() && context.may_start);
+            turn.then_some(Event::GenerationStarted { generation: rotation.to, at })
+        }
+        RotationPhase::CreatingCredentials => stopped(record, rotation, context).or_else(|| {
+            let created = |account: &Account| {
+                matches!(account.phase, AccountPhase::Created | AccountPhase::Verified)
+            };
+            record.all_in(rotation.to, created).then_some(Event::AllCreated { at })
+        }),
+        RotationPhase::VerifyingCredentials => stopped(record, rotation, context).or_else(|| {
+            record
+                .all_in(rotation.to, |account| account.phase == AccountPhase::Verified)
+                .then(|| served(record, rotation.to, rotation.reason, context))
+        }),
+        RotationPhase::DualCredentialPeriod { deadline, on_deadline, drifted, rollback_at } => {
+            // A dead new generation is the best reason for a rollback, so this comes before drift.
+            if let Some(asked_at) = rollback_at {
+                return rolled_back(record, rotation, *asked_at, context);
+            }
+            let follows = if *drifted {
+                drift_cleared(record, at)
+            } else {
+                retirement(record, rotation, context)
+            };
+            follows.or_else(|| match on_deadline {
+                OnDeadline::Revoke if *deadline <= at && !drifted => {
+                    Some(Event::RetirementDecided { why: RetireReason::Deadline, at })
+                }
+                OnDeadline::Rollback if *deadline <= at => Some(Event::RollbackRequested { at }),
+                OnDeadline::Hold | OnDeadline::Revoke | OnDeadline::Rollback => None,
+            })
+        }
+        RotationPhase::RevokingOld { decided_at, .. } => {
+            let going =
+                |a: &Account| matches!(a.phase, AccountPhase::Retiring | AccountPhase::Deleting);
+            if record.accounts.iter().any(going) {
+                return None;
+            }
+            // What earlier rotations left behind is not this one's.
+            let left = |a: &Account| {
+                a.phase == AccountPhase::Residue
+                    && a.born_generation < rotation.to
+                    && a.trouble.since.is_some_and(|since| since >= *decided_at)
+            };
+            let end = End::Completed { old_credentials_revoked: !record.accounts.iter().any(left) };
+            Some(ended(record, rotation, end, context))
+        }
+        RotationPhase::RollingBack { drifted: true, .. } => drift_cleared(record, at),
+        RotationPhase::RollingBack { decided: Some((decided_at, _)), .. } => record
+            .served_verified_since(*decided_at)
+            .then_some(Event::RemovalDecided { end: End::RolledBack, at }),
+        RotationPhase::RollingBack { decided: None, .. } => retirement(record, rotation, context),
+        RotationPhase::RemovingNew { end } => {
+            let left = record.accounts.iter().any(|account| {
+                account.born_generation == rotation.to
+                    && !matches!(
+                        account.phase,
+                        AccountPhase::Gone | AccountPhase::Burnt | AccountPhase::Residue
+                    )
+            });
+            (!left).then(|| ended(record, rotation, end.clone(), context))
+        }
+        RotationPhase::Ended(_) => None,
+    }
+}
+
+fn stopped(record: &PullSecret, rotation: &Rotation, context: &Context<'_>) -> Option<Event> {
+    let stopper = record.stopper(rotation.to, context.policy)?;
+    let code = if stopper.refused { "denied" } else { "gave_up" };
+    let error = RotationError {
+        code: code.to_owned(),
+        message: stopper.message,
+        registry_id: Some(stopper.registry_id),
+    };
+    Some(Event::RemovalDecided { end: End::Failed(error), at: context.now })
+}
+
+fn retirement(record: &PullSecret, rotation: &Rotation, context: &Context<'_>) -> Option<Event> {
+    let at = context.now;
+    let forward = matches!(rotation.phase, RotationPhase::DualCredentialPeriod { .. });
+    if rotation.force_immediate && forward {
+        return Some(Event::RetirementDecided { why: RetireReason::Forced, at });
+    }
+    let min_overlap = context.policy.min_overlap_for(rotation.reason);
+    match record.retirement(context.policy, min_overlap, at) {
+        Verdict::Now => Some(Event::RetirementDecided { why: RetireReason::Adopted, at }),
+        Verdict::NotYet { .. } => None,
+    }
+}
+
+/// The old generation is served again once each of its accounts was verified after the request.
+fn rolled_back(
+    record: &PullSecret,
+    rotation: &Rotation,
+    asked_at: Timestamp,
+    context: &Context<'_>,
+) -> Option<Event> {
+    let old = |account: &&Account| {
+        account.phase == AccountPhase::Retiring && account.born_generation == rotation.from
+    };
+    let verified = |account: &Account| account.verified_at.is_some_and(|at| at >= asked_at);
+    let alive = record.accounts.iter().filter(old).all(verified);
+    let next_rotation_at = record.next_rotation_at;
+    alive.then(|| Event::GenerationServed {
+        generation: rotation.from,
+        deadline: context.now.plus(context.policy.grace_period),
+        on_deadline: OnDeadline::Hold,
+        next_rotation_at,
+        at: context.now,
+    })
+}
+
+fn drift_cleared(record: &PullSecret, at: Timestamp) -> Option<Event> {
+    let alive =
+        |account: &Account| account.phase != AccountPhase::Serving || account.verified_at.is_some();
+    record.accounts.iter().all(alive).then_some(Event::DriftCleared { at })
+}
+
+/// A scheduled slot that did not complete is tried again, later and later.
+fn ended(record: &PullSecret, rotation: &Rotation, end: End, context: &Context<'_>) -> Event {
+    let at = context.now;
+    let promoted = matches!(end, End::Completed { .. });
+    let (slot, next_rotation_at) = match rotation.slot {
+        Some(slot_at) if !promoted => {
+            let failures = record.slot.map_or(0, |slot| slot.failures).saturating_add(1);
+            let index = usize::try_from(failures).unwrap_or(usize::MAX).min(SLOT_RETRIES.len()) - 1;
+            (Some(Slot { at: slot_at, failures }), Some(at.plus(SLOT_RETRIES[index])))
+        }
+        // Whoever put a new generation into service has set the next slot.
+        Some(_) => (None, record.next_rotation_at),
+        None if promoted => (None, record.next_rotation_at),
+        None => (record.slot, record.next_rotation_at),
+    };
+    Event::RotationEnded { end, slot, next_rotation_at, at }
+}

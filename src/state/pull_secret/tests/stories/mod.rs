@@ -1,0 +1,8 @@
+//! Told tests: the rules of `DESIGN` section 3, one story each.
+
+mod accounts;
+mod adoption;
+mod failures;
+mod life;
+mod rotation;
+mod schedule;
