@@ -268,7 +268,17 @@ impl World {
         let consumer = format!("pool-{holder}");
         let evidence = Evidence { source, consumer, subject, observed_at: self.now };
         if self.command(&Command::Observe(evidence)).is_ok() {
-            self.holders[holder].seen_at = Some(self.now);
+            // A decision to delete is final: whoever speaks up after it is too late.
+            let held = &self.holders[holder].accounts;
+            let record = self.state.as_ref();
+            let alive = held.iter().all(|id| {
+                record
+                    .and_then(|record| record.account(*id))
+                    .is_some_and(|account| account.phase.is_handed_out())
+            });
+            if alive {
+                self.holders[holder].seen_at = Some(self.now);
+            }
         }
     }
 
