@@ -157,6 +157,5 @@ pub async fn wait_until(
     wanted: impl Fn(&Snapshot) -> bool,
 ) -> Snapshot {
     let _ = tokio::time::timeout(time, watch.wait_for(|snapshot| wanted(snapshot))).await;
-    let last = watch.borrow().clone();
-    last
+    watch.borrow_and_update().clone()
 }

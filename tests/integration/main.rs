@@ -7,5 +7,6 @@ mod keys;
 mod layers;
 mod pulls;
 mod registries;
+mod service;
 mod store;
 mod support;

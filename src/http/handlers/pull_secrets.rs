@@ -54,7 +54,7 @@ pub async fn issue(
         .into()),
         Some(RecordState::Failed(refusal)) => Err(ApiError::Upstream {
             detail: format!("{} did not do it in time: {}", refusal.registry_id, refusal.message),
-            cluster_id: cluster_id,
+            cluster_id,
             registries: vec![refusal.registry_id.to_string()],
             retryable: true,
         }),

@@ -165,7 +165,7 @@ mod tests {
         let _ = chown(&path, Some(12345), Some(12345));
         let before = std::fs::metadata(&path).unwrap();
         // A time in the future, as after the clock was set back.
-        let ahead = SystemTime::now() + Duration::from_secs(3600);
+        let ahead = before.modified().unwrap() + Duration::from_secs(3600);
         File::options().write(true).open(&path).unwrap().set_modified(ahead).unwrap();
         write(&path, b"two");
         let after = std::fs::metadata(&path).unwrap();

@@ -89,7 +89,7 @@ async fn quiet(world: &World) {
 
 async fn comes_back(world: &World, name: &str) {
     let asking = async {
-        while !world.issue(name).await.is_ok() {
+        while world.issue(name).await.is_err() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -162,6 +162,7 @@ async fn a_change_by_an_editor_without_a_lock_is_not_lost() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the fence is slow; that is the story")]
 async fn a_fence_that_answers_too_late_changes_nothing() {
     let fixture = HtpasswdFixture::file();
     let mut call = call_within(Duration::from_millis(100));
