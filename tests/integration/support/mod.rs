@@ -2,3 +2,4 @@
 
 pub mod calls;
 pub mod docker_registry;
+pub mod fake_quay;

@@ -1,0 +1,454 @@
+//! A fake of Quay on a loopback port, line by line after what was measured on a running one.
+//!
+//! It runs on threads of its own, so it goes on answering whatever becomes of the service or of a
+//! test's runtime, and it keeps its own log of the truth (`truth`). Requests fail as a script says
+//! (`fault`). Dropping the handle ends it.
+
+mod answers;
+mod api;
+mod fault;
+mod registry;
+mod truth;
+mod wire;
+mod world;
+
+use std::collections::HashMap;
+use std::io::{self, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hyperfleet_credentials::time::{Clock, Timestamp};
+use serde_json::json;
+
+pub use self::answers::{duplicate_key, read_only, shape_a, shape_b};
+use self::api::Api;
+pub use self::fault::{CallInfo, Fault, Gate, Op, When};
+pub use self::truth::{Entry, What};
+pub use self::wire::Reply;
+use self::wire::{HttpRequest, drip};
+use self::world::{Organization, Team, World, http_date};
+
+/// The organisation that every fake begins with.
+pub const ORGANIZATION: &str = "acme";
+
+/// A running fake.
+pub struct FakeQuay {
+    /// `http://127.0.0.1:<port>`
+    pub url: String,
+    /// The organisation that the token administers.
+    pub organization: String,
+    /// An OAuth token.
+    pub token: String,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    world: Mutex<World>,
+    happened: Condvar,
+    stopping: AtomicBool,
+    connections: Mutex<HashMap<u64, TcpStream>>,
+}
+
+impl Shared {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+}
+
+/// A healthy Quay with the organisation `acme`: no teams, no repositories, no robots.
+pub fn start() -> FakeQuay {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut world = World::new(address.to_string());
+    let token = world.random(40);
+    world.organizations.insert(ORGANIZATION.to_owned(), Organization::default());
+    world.tokens.insert(token.clone(), [ORGANIZATION.to_owned()].into());
+    let shared = Arc::new(Shared {
+        world: Mutex::new(world),
+        happened: Condvar::new(),
+        stopping: AtomicBool::new(false),
+        connections: Mutex::default(),
+    });
+    let accepting = thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || accept(&listener, &shared)
+    });
+    FakeQuay {
+        url: format!("http://{address}"),
+        organization: ORGANIZATION.to_owned(),
+        token,
+        address,
+        shared,
+        accepting: Some(accepting),
+    }
+}
+
+impl Drop for FakeQuay {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts.
+        drop(TcpStream::connect(self.address));
+        for connection in self.shared.connections.lock().unwrap().values() {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
+    }
+}
+
+/// What a test arranges.
+impl FakeQuay {
+    /// The full name of a robot of the fake's organisation.
+    pub fn full(&self, short: &str) -> String {
+        format!("{}+{short}", self.organization)
+    }
+
+    /// Another organisation; the token administers it only if it is told to.
+    pub fn add_organization(&self, name: &str, administered: bool) {
+        let mut world = self.shared.world();
+        world.organizations.entry(name.to_owned()).or_default();
+        if administered {
+            let token = world.tokens.get_mut(&self.token).unwrap();
+            token.insert(name.to_owned());
+        }
+    }
+
+    pub fn add_team(&self, name: &str) {
+        let mut world = self.shared.world();
+        let organization = world.organizations.get_mut(&self.organization).unwrap();
+        organization.teams.insert(name.to_owned(), Team::default());
+    }
+
+    /// A repository, which the teams named may read.
+    pub fn add_repository(&self, name: &str, teams: &[&str]) {
+        let mut world = self.shared.world();
+        let organization = world.organizations.get_mut(&self.organization).unwrap();
+        organization.repositories.entry(name.to_owned()).or_default();
+        for team in teams {
+            let team = organization.teams.get_mut(*team).unwrap();
+            team.repositories.insert(name.to_owned());
+        }
+    }
+
+    /// A robot of somebody else's making, by its full name.
+    pub fn add_robot(&self, full: &str, secret: &str, description: &str) {
+        let mut world = self.shared.world();
+        assert!(!world.robots.contains_key(full), "{full} is taken");
+        world.create(None, full, description, json!({}));
+        world.robots.get_mut(full).unwrap().token = secret.to_owned();
+    }
+
+    /// Somebody else deletes a robot. False when there was none.
+    pub fn delete_behind_the_back(&self, full: &str) -> bool {
+        self.shared.world().delete(None, full)
+    }
+
+    /// A mirror uses the robot, so it cannot be deleted.
+    pub fn let_mirror(&self, full: &str, mirrors: bool) {
+        self.shared.world().robots.get_mut(full).unwrap().mirrors = mirrors;
+    }
+
+    /// `ROBOTS_DISALLOW`.
+    pub fn disallow_robots(&self, disallowed: bool) {
+        self.shared.world().robots_disallowed = disallowed;
+    }
+
+    pub fn set_read_only(&self, read_only: bool) {
+        self.shared.world().read_only = read_only;
+    }
+
+    /// A new token in place of the one before, which is refused from now on.
+    pub fn replace_token(&mut self) {
+        let mut world = self.shared.world();
+        let organizations = world.tokens.remove(&self.token).unwrap();
+        self.token = world.random(40);
+        world.tokens.insert(self.token.clone(), organizations);
+    }
+
+    /// Moves the fake's clock.
+    pub fn advance(&self, time: Duration) {
+        self.shared.world().ahead += time;
+    }
+
+    /// The fake's clock, for whoever has to agree with it.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        struct Of(Arc<Shared>);
+        impl Clock for Of {
+            fn now(&self) -> Timestamp {
+                self.0.world().now()
+            }
+        }
+        Arc::new(Of(Arc::clone(&self.shared)))
+    }
+
+    /// One request of this kind fails so: the next, or the one after those that are queued.
+    pub fn next(&self, op: Op, fault: Fault) {
+        self.shared.world().queues.entry(op).or_default().push_back(Some(fault));
+    }
+
+    /// The same for a request that goes well, so that faults may be queued behind it.
+    pub fn next_well(&self, op: Op) {
+        self.shared.world().queues.entry(op).or_default().push_back(None);
+    }
+
+    /// Asks the closure about each request for which nothing is queued. Runs outside the lock.
+    pub fn script(&self, script: impl Fn(&CallInfo) -> Option<Fault> + Send + Sync + 'static) {
+        self.shared.world().script = Some(Arc::new(script));
+    }
+
+    /// Every request fails so until [`Self::heal`].
+    pub fn break_down(&self, fault: Fault) {
+        self.script(move |_| Some(fault.clone()));
+    }
+
+    /// Forgets script and queues.
+    pub fn heal(&self) {
+        let mut world = self.shared.world();
+        world.script = None;
+        world.queues.clear();
+    }
+}
+
+/// What a judge asks.
+impl FakeQuay {
+    /// Everything that happened, in order.
+    pub fn log(&self) -> Vec<Entry> {
+        self.shared.world().log.clone()
+    }
+
+    /// What really changed, in order.
+    pub fn changes(&self) -> Vec<Entry> {
+        self.log().into_iter().filter(|entry| entry.what.is_change()).collect()
+    }
+
+    /// Full names of the robots that exist now and begin so.
+    pub fn live(&self, prefix: &str) -> Vec<String> {
+        let world = self.shared.world();
+        world.robots.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
+    }
+
+    /// The most robots that ever lived at once whose full names begin so.
+    pub fn most_live_at_once(&self, prefix: &str) -> usize {
+        let history = truth::live_over_time(&self.log(), prefix);
+        history.iter().map(|(_, _, live)| live.len()).max().unwrap_or(0)
+    }
+
+    /// Robots that were created more than once; must always be empty.
+    pub fn reused_names(&self) -> Vec<String> {
+        truth::reused(&self.log())
+    }
+
+    /// Would a login with this work now? Touches nothing.
+    pub fn secret_works(&self, username: &str, secret: &str) -> bool {
+        self.shared.world().robots.get(username).is_some_and(|robot| robot.token == secret)
+    }
+
+    pub fn is_member(&self, full: &str, team: &str) -> bool {
+        let world = self.shared.world();
+        let team = world.organizations[&self.organization].teams.get(team);
+        team.is_some_and(|team| team.members.contains(full))
+    }
+
+    pub fn may_read(&self, full: &str, repository: &str) -> bool {
+        self.shared.world().may_read(full, &self.organization, repository)
+    }
+
+    /// How many requests of a kind came.
+    pub fn requests(&self, op: Op) -> usize {
+        self.shared.world().calls_of.get(&op).copied().unwrap_or(0)
+    }
+
+    /// Waits until the log is as the test wants it.
+    ///
+    /// # Panics
+    /// After 20 seconds.
+    pub async fn reached(&self, wanted: impl Fn(&[Entry]) -> bool + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        let wait = move || {
+            let limit = Duration::from_secs(20);
+            let world = shared.world();
+            let waited =
+                shared.happened.wait_timeout_while(world, limit, |world| !wanted(&world.log));
+            assert!(!waited.unwrap().1.timed_out(), "it did not happen");
+        };
+        tokio::task::spawn_blocking(wait).await.unwrap();
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for (number, stream) in (0..).zip(listener.incoming()) {
+        if shared.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let Ok(twin) = stream.try_clone() else { continue };
+        shared.connections.lock().unwrap().insert(number, twin);
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            // A client that went away is no matter of the fake's.
+            let _ = serve(&stream, &shared);
+            let _ = stream.shutdown(Shutdown::Both);
+            shared.connections.lock().unwrap().remove(&number);
+        });
+    }
+}
+
+fn serve(stream: &TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut writer = stream.try_clone()?;
+    while let Some(request) = HttpRequest::read(&mut reader)? {
+        let (number, fault) = arrive(shared, &request);
+        let note = |what| {
+            shared.world().note(Some(number), what);
+            shared.happened.notify_all();
+        };
+        let Some((reply, how)) = work(shared, number, request, fault) else {
+            note(What::Lost);
+            return Ok(());
+        };
+        let bytes = reply.bytes(&http_date(shared.world().now()));
+        match how {
+            Sent::Whole => {
+                note(What::Answered { status: reply.status });
+                writer.write_all(&bytes)?;
+            }
+            Sent::Half => {
+                note(What::Lost);
+                return writer.write_all(&bytes[..bytes.len() - reply.body.len().div_ceil(2)]);
+            }
+            Sent::Dripping(pause) => {
+                note(What::Answered { status: reply.status });
+                drip(&mut writer, &bytes, pause)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How much of an answer is sent, and how.
+enum Sent {
+    Whole,
+    Half,
+    Dripping(Duration),
+}
+
+/// Writes the request down and finds out what is to go wrong with it.
+fn arrive(shared: &Shared, request: &HttpRequest) -> (u64, Option<Fault>) {
+    let (op, robot) = classify(request);
+    let mut world = shared.world();
+    world.requests += 1;
+    let number = world.requests;
+    let nth = {
+        let calls = world.calls_of.entry(op).or_default();
+        *calls += 1;
+        *calls - 1
+    };
+    let (method, path) = (request.method.clone(), format!("/{}", request.segments.join("/")));
+    world.note(Some(number), What::Request { op, method, path, robot: robot.clone() });
+    let queued = world.queues.get_mut(&op).and_then(std::collections::VecDeque::pop_front);
+    let script = world.script.clone();
+    drop(world);
+    shared.happened.notify_all();
+    let info = CallInfo { op, robot, nth };
+    (number, queued.unwrap_or_else(|| script.and_then(|script| script(&info))))
+}
+
+/// Does what is asked, or what the fault says. None: no answer at all.
+fn work(
+    shared: &Arc<Shared>,
+    number: u64,
+    request: HttpRequest,
+    fault: Option<Fault>,
+) -> Option<(Reply, Sent)> {
+    let handle = |request: &HttpRequest| handle(&mut shared.world(), number, request);
+    match fault {
+        None => Some((handle(&request), Sent::Whole)),
+        Some(Fault::Before(when)) => {
+            when.come();
+            Some((handle(&request), Sent::Whole))
+        }
+        Some(Fault::After(when)) => {
+            let reply = handle(&request);
+            when.come();
+            Some((reply, Sent::Whole))
+        }
+        Some(Fault::LoseBefore) => None,
+        Some(Fault::LoseAfter) => {
+            handle(&request);
+            None
+        }
+        Some(Fault::AppliedLate(when)) => {
+            let shared = Arc::clone(shared);
+            thread::spawn(move || {
+                when.come();
+                self::handle(&mut shared.world(), number, &request);
+                shared.happened.notify_all();
+            });
+            None
+        }
+        Some(Fault::Instead(reply)) => Some((reply, Sent::Whole)),
+        Some(Fault::InsteadAfter(reply)) => {
+            handle(&request);
+            Some((reply, Sent::Whole))
+        }
+        Some(Fault::Truncated) => Some((handle(&request), Sent::Half)),
+        Some(Fault::Drip(pause)) => Some((handle(&request), Sent::Dripping(pause))),
+    }
+}
+
+fn handle(world: &mut World, number: u64, request: &HttpRequest) -> Reply {
+    let segments: Vec<&str> = request.segments.iter().map(String::as_str).collect();
+    match segments.as_slice() {
+        ["api", "v1", ..] => Api { world, number, request }.answer(),
+        ["v2", ..] => registry::answer(world, number, request),
+        _ => Reply::html(404, "<h1>Not Found</h1>"),
+    }
+}
+
+fn classify(request: &HttpRequest) -> (Op, String) {
+    let segments: Vec<&str> = request.segments.iter().map(String::as_str).collect();
+    let full = |organization: &str, short: &str| format!("{organization}+{short}");
+    match (request.method.as_str(), segments.as_slice()) {
+        (method, ["api", "v1", "organization", organization, "robots", short]) => {
+            let op = match method {
+                "PUT" => Op::CreateRobot,
+                "GET" => Op::GetRobot,
+                "DELETE" => Op::DeleteRobot,
+                _ => Op::Other,
+            };
+            (op, full(organization, short))
+        }
+        ("POST", ["api", "v1", "organization", organization, "robots", short, "regenerate"]) => {
+            (Op::Regenerate, full(organization, short))
+        }
+        ("GET", ["api", "v1", "organization", organization, "robots", short, "permissions"]) => {
+            (Op::RobotPermissions, full(organization, short))
+        }
+        ("GET", ["api", "v1", "organization", _, "robots"]) => (Op::ListRobots, String::new()),
+        ("GET", ["api", "v1", "organization", _, "team", _, "members"]) => {
+            (Op::TeamMembers, String::new())
+        }
+        ("PUT", ["api", "v1", "organization", _, "team", _, "members", member]) => {
+            (Op::JoinTeam, (*member).to_owned())
+        }
+        ("DELETE", ["api", "v1", "organization", _, "team", _, "members", member]) => {
+            (Op::LeaveTeam, (*member).to_owned())
+        }
+        ("PUT", ["api", "v1", "repository", .., "permissions", "user", member]) => {
+            (Op::Grant, (*member).to_owned())
+        }
+        ("GET", ["api", "v1", "organization", _, "logs"]) => (Op::OrgLog, String::new()),
+        ("GET", ["v2"] | ["v2", ""]) => (Op::Version, String::new()),
+        ("GET", ["v2", "auth"]) => (Op::Auth, registry::user(request)),
+        ("GET", ["v2", .., "manifests" | "blobs", _]) => (Op::Pull, String::new()),
+        ("GET", ["v2", .., "tags", "list"]) => (Op::Tags, String::new()),
+        _ => (Op::Other, String::new()),
+    }
+}
