@@ -118,9 +118,10 @@ impl Api {
         if !refuses_token(&answer) {
             return Ok(answer);
         }
-        match self.token.other_than(&token).await {
-            Some(other) => self.manage_with(call, &request, &other).await,
-            None => Ok(answer),
+        let other = self.token.other_than(&token);
+        match tokio::time::timeout_at(call.tokio_deadline(), other).await {
+            Ok(Some(other)) => self.manage_with(call, &request, &other).await,
+            Ok(None) | Err(_) => Ok(answer),
         }
     }
 

@@ -16,6 +16,8 @@ use crate::registries::{Trouble, TroubleKind};
 pub(super) enum Said {
     /// There is no such robot.
     RobotMissing,
+    /// The name is taken, by the ordinary words or, after a lost race, by the database's.
+    RobotExists,
     /// The robot is in the team already, which is a success by another name.
     AlreadyMember,
     /// The robot cannot be deleted while a mirror uses it.
@@ -31,7 +33,11 @@ impl Said {
     pub(super) fn failure(self) -> Failure {
         match self {
             Self::Trouble(failure) => failure,
-            Self::RobotMissing | Self::AlreadyMember | Self::UsedByMirror | Self::Invalid => {
+            Self::RobotMissing
+            | Self::RobotExists
+            | Self::AlreadyMember
+            | Self::UsedByMirror
+            | Self::Invalid => {
                 let words = "the registry refused the request, which makes no sense here";
                 Failure::NotApplied(Trouble::new(TroubleKind::ServerError, words))
             }
@@ -122,6 +128,10 @@ fn bad_request(body: &Body) -> Said {
     let text = body.text();
     if text == "Could not find robot with specified username" {
         Said::RobotMissing
+    } else if text.starts_with("Existing robot with name")
+        || text.starts_with("duplicate key value violates unique constraint")
+    {
+        Said::RobotExists
     } else if text.contains("is already a member of team") {
         Said::AlreadyMember
     } else if text == "Robot is being used by a mirror" {

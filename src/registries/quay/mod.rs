@@ -15,17 +15,16 @@ mod names;
 mod own_logins;
 mod rights;
 mod robots;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod token_file;
 mod usage;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::{Client, Url};
+use reqwest::Client;
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -35,6 +34,8 @@ use self::names::Organization;
 use self::own_logins::OwnLogins;
 use self::rights::Rights;
 use self::robots::{Deleted, NotMade, Robot, Robots};
+use self::settings::is_team;
+pub use self::settings::{QuayError, QuaySettings, UsageSource};
 use self::token_file::TokenFile;
 use super::{
     CallContext, Capabilities, CreateIntent, CreateOutcome, ListError, ListedAccount,
@@ -46,75 +47,6 @@ use crate::time::{Clock, SystemClock, Timestamp};
 
 /// Quay's own bound for a description (measured).
 const LONGEST_DESCRIPTION: usize = 255;
-
-/// Where evidence of use comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UsageSource {
-    /// The organisation's log: real pulls.
-    Log,
-    /// The robot's `last_accessed`: logins, ours left out.
-    LastAccessed,
-    /// Nowhere.
-    None,
-}
-
-/// Which Quay, and what every robot is given there.
-#[derive(Debug, Clone)]
-pub struct QuaySettings {
-    /// The base of the API and of the registry.
-    pub url: Url,
-    /// The organisation that owns the robots.
-    pub organization: String,
-    /// A team that each robot joins.
-    pub team: Option<String>,
-    /// Repositories that each robot may read, with or without the organisation in front. A
-    /// verification asks for each of them.
-    pub repositories: Vec<String>,
-    /// The service's own OAuth token.
-    pub token_file: PathBuf,
-    /// The service name in `/v2/auth`; none: the address's host.
-    pub service: Option<String>,
-    /// Where evidence of use comes from.
-    pub usage: UsageSource,
-    /// How long tokens live on that Quay issued before a revocation.
-    pub token_ttl: Duration,
-}
-
-impl QuaySettings {
-    /// Robots of an organisation without team or grants, used by the log's word.
-    #[must_use]
-    pub fn new(url: Url, organization: impl Into<String>, token_file: PathBuf) -> Self {
-        Self {
-            url,
-            organization: organization.into(),
-            team: None,
-            repositories: Vec::new(),
-            token_file,
-            service: None,
-            usage: UsageSource::Log,
-            token_ttl: Duration::from_hours(1),
-        }
-    }
-}
-
-/// Settings that cannot work.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum QuayError {
-    /// The address is not one of a Quay.
-    #[error("url must be an http or https address without user name and password")]
-    Url,
-    /// No organisation can be called so.
-    #[error(
-        "organization must be 1 to 252 lower-case letters, digits, dots, dashes or underscores"
-    )]
-    Organization,
-    /// No team can be called so.
-    #[error("team must be a name without slashes")]
-    Team,
-    /// No repository can be called so.
-    #[error("repositories must name repositories of the organization, without a tag")]
-    Repository,
-}
 
 /// One organisation of one Quay.
 pub struct Quay {
@@ -200,20 +132,26 @@ impl Quay {
     }
 
     /// The `PUT` made no robot, or nobody knows. Quay tells most of it by `400`, so what is there
-    /// now decides, not the text.
+    /// now decides. Where it clearly said that the name was taken, the name is spent whatever is
+    /// there now: created once more, it would revive the registry tokens of the robot before.
     async fn not_made(&self, call: &CallContext, short: &str, refusal: NotMade) -> CreateOutcome {
-        if refusal.bad_request {
+        let NotMade { said, bad_request } = refusal;
+        if let Said::RobotExists = said {
+            return CreateOutcome::AlreadyExists;
+        }
+        if bad_request {
             match self.robots().get(call, short).await {
                 Ok(Some(_)) => return CreateOutcome::AlreadyExists,
                 Ok(None) => {}
                 Err(trouble) => return CreateOutcome::Unavailable(trouble),
             }
         }
-        match refusal.said {
+        match said {
             Said::Invalid => CreateOutcome::Refused(
                 "the registry refuses the name or the description".to_owned(),
             ),
             said @ (Said::RobotMissing
+            | Said::RobotExists
             | Said::AlreadyMember
             | Said::UsedByMirror
             | Said::Trouble(_)) => match said.failure() {
@@ -227,11 +165,6 @@ impl Quay {
         let found = robot.description.as_deref().and_then(Marker::parse);
         if found.as_ref() == Some(marker) { Ownership::ThisIntent } else { Ownership::Foreign }
     }
-}
-
-fn is_team(name: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    !name.is_empty() && name.bytes().all(allowed) && !matches!(name, "." | "..")
 }
 
 #[async_trait]

@@ -63,6 +63,6 @@ async fn change(
             TroubleKind::ServerError,
             "the registry does not let the robot in",
         ))),
-        said @ (Said::UsedByMirror | Said::Trouble(_)) => Err(said.failure()),
+        said @ (Said::RobotExists | Said::UsedByMirror | Said::Trouble(_)) => Err(said.failure()),
     }
 }

@@ -91,10 +91,11 @@ impl Robots<'_> {
         }
         match errors::read(&answer) {
             Said::RobotMissing => Ok(None),
-            said
-            @ (Said::AlreadyMember | Said::UsedByMirror | Said::Invalid | Said::Trouble(_)) => {
-                Err(said.failure().trouble())
-            }
+            said @ (Said::RobotExists
+            | Said::AlreadyMember
+            | Said::UsedByMirror
+            | Said::Invalid
+            | Said::Trouble(_)) => Err(said.failure().trouble()),
         }
     }
 
@@ -107,7 +108,9 @@ impl Robots<'_> {
         match errors::read(&answer) {
             Said::RobotMissing => Ok(Deleted::Missing),
             Said::UsedByMirror => Ok(Deleted::UsedByMirror),
-            said @ (Said::AlreadyMember | Said::Invalid | Said::Trouble(_)) => Err(said.failure()),
+            said @ (Said::RobotExists | Said::AlreadyMember | Said::Invalid | Said::Trouble(_)) => {
+                Err(said.failure())
+            }
         }
     }
 

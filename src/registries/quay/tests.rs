@@ -1,6 +1,8 @@
 //! Settings. The behaviour of the whole is covered by the integration tests, against a fake that
 //! answers as a measured Quay does.
 
+use std::time::Duration;
+
 use super::*;
 
 fn quay(change: impl FnOnce(&mut QuaySettings)) -> Result<Quay, QuayError> {

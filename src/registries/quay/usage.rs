@@ -20,6 +20,8 @@ use crate::registries::{CallContext, Trouble, Usage};
 use crate::time::Timestamp;
 
 const DAY: Duration = Duration::from_hours(24);
+/// Whole days are asked for in any case; this matters around midnight only.
+const MARGIN_OF_CLOCKS: Duration = Duration::from_mins(5);
 
 /// The names that are asked about, by login name, and what has been found.
 struct Wanted<'a> {
@@ -137,9 +139,6 @@ pub(super) async fn by_log(
         }
     }
 }
-
-/// Whole days are asked for in any case; this matters around midnight only.
-const MARGIN_OF_CLOCKS: Duration = Duration::from_mins(5);
 
 /// The log comes newest first. As long as that has held, what lies behind an older entry is older
 /// still, and the rest of the day need not be read.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyperfleet_credentials::ids::{AccountName, Generation};
-use hyperfleet_credentials::registries::quay::{QuaySettings, UsageSource};
+use hyperfleet_credentials::registries::quay::{Quay, QuaySettings, UsageSource};
 use hyperfleet_credentials::registries::*;
 use hyperfleet_credentials::time::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
@@ -298,6 +298,14 @@ async fn nobody_there_is_no_connection() {
     let CreateOutcome::Unavailable(trouble) = outcome else { panic!("{outcome:?}") };
     assert_eq!(trouble.kind, TroubleKind::Connect);
     assert!(!trouble.message.contains("127.0.0.1"), "{}", trouble.message);
+
+    // A client that may not speak plain http sends nothing.
+    let strict = reqwest::Client::builder().https_only(true).no_proxy().build().unwrap();
+    let strict = Quay::new(fixture.settings.clone(), strict).unwrap();
+    let outcome = strict.create(&call(), &intent(registry, NAME)).await;
+    let CreateOutcome::Unavailable(trouble) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(trouble.kind, TroubleKind::Misconfigured);
+    assert_eq!(fake.log(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -309,11 +317,16 @@ async fn a_lost_race_is_an_existing_name() {
     // What is there decides, not what the text says.
     fixture.fake.next(Op::CreateRobot, Fault::Instead(shape_b(400, "words of a later release")));
     assert_eq!(created(&fixture, &call()).await, "exists");
+    fixture.fake.next(Op::CreateRobot, Fault::Instead(shape_b(400, "words of a later release")));
     fixture.fake.next(Op::GetRobot, Fault::Instead(Reply::server_error()));
     assert_eq!(created(&fixture, &call()).await, "not applied: ServerError");
     assert_eq!(looked_up(&fixture).await, "present: Foreign");
     let full = fixture.fake.full(NAME);
     assert!(!fixture.fake.is_member(&full, "pullers") && !fixture.fake.may_read(&full, "tools"));
+    // It was there a moment ago, so the name is spent although it is gone by now.
+    fixture.fake.next(Op::CreateRobot, Fault::Instead(duplicate_key(&full)));
+    fixture.fake.delete_behind_the_back(&full);
+    assert_eq!(created(&fixture, &call()).await, "exists");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
