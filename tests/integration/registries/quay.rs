@@ -238,9 +238,30 @@ async fn a_lost_create_is_adopted_or_absent() {
     ] {
         let fixture = QuayFixture::new();
         let shown = format!("{fault:?}");
+        // On a connection that was in use before: nothing below us may send it a second time.
+        assert_eq!(looked_up(&fixture).await, "absent");
         fixture.fake.next(Op::CreateRobot, fault);
         assert_eq!(created(&fixture, &call()).await, "unknown: ServerError", "{shown}");
+        assert_eq!(fixture.fake.requests(Op::CreateRobot), 1, "{shown}");
         assert_eq!(looked_up(&fixture).await, afterwards, "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_revoke_is_done_or_not() {
+    for (fault, afterwards) in [
+        (Fault::LoseBefore, "done"),
+        (Fault::LoseAfter, "gone"),
+        (Fault::Truncated, "gone"),
+        (Fault::InsteadAfter(Reply::gateway(504)), "gone"),
+    ] {
+        let fixture = QuayFixture::new();
+        let shown = format!("{fault:?}");
+        create(&fixture.registry, NAME).await;
+        fixture.fake.next(Op::DeleteRobot, fault);
+        assert_eq!(revoked(&fixture, &call()).await, "unknown: ServerError", "{shown}");
+        assert_eq!(revoked(&fixture, &call()).await, afterwards, "{shown}");
+        assert_eq!(fixture.fake.live(""), Vec::<String>::new(), "{shown}");
     }
 }
 

@@ -3,6 +3,16 @@
 //! It runs on threads of its own, so it goes on answering whatever becomes of the service or of a
 //! test's runtime, and it keeps its own log of the truth (`truth`). Requests fail as a script says
 //! (`fault`). Dropping the handle ends it.
+//!
+//! ```text
+//! let quay = fake_quay::start();
+//! quay.add_team("pullers");                        // as the configuration names it
+//! std::fs::write(&token_file, &quay.token)?;       // url: quay.url, organization: quay.organization
+//! quay.next(Op::CreateRobot, Fault::LoseAfter);    // applied, but nobody hears of it
+//! quay.script(|call| (call.nth % 7 == 0).then(|| Fault::Instead(Reply::rate_limited())));
+//! quay.reached(|log| log.iter().any(|entry| entry.what.is_change())).await;
+//! assert!(quay.reused_names().is_empty());         // the judge asks the log, not the service
+//! ```
 
 mod answers;
 mod api;

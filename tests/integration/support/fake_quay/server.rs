@@ -78,7 +78,9 @@ fn serve(stream: &TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
             }
             Sent::Half => {
                 note(What::Lost);
-                return writer.write_all(&bytes[..bytes.len() - reply.body.len().div_ceil(2)]);
+                // Without a body it breaks off in the head.
+                let cut = if reply.body.is_empty() { bytes.len() } else { reply.body.len() };
+                return writer.write_all(&bytes[..bytes.len() - cut.div_ceil(2)]);
             }
             Sent::Dripping(pause) => {
                 note(What::Answered { status: reply.status });
