@@ -187,9 +187,10 @@ impl Api<'_> {
         Reply::json(200, &answer)
     }
 
-    fn list(&self, organization: &str) -> Reply {
+    fn list(&mut self, organization: &str) -> Reply {
+        let request = self.request;
         let flag = |name: &str, default: bool| {
-            self.request.query(name).map_or(default, |text| text.eq_ignore_ascii_case("true"))
+            request.query(name).map_or(default, |text| text.eq_ignore_ascii_case("true"))
         };
         let limit = self.request.query("limit").and_then(|text| text.parse().ok());
         let pattern = format!("{organization}+%");
@@ -204,6 +205,9 @@ impl Api<'_> {
             row
         };
         let rows: Vec<Value> = found.take(limit.unwrap_or(usize::MAX)).map(row).collect();
+        if flag("token", true) {
+            self.world.secrets_listed += rows.len();
+        }
         Reply::json(200, &json!({ "robots": rows }))
     }
 

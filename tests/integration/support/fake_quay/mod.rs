@@ -239,6 +239,11 @@ impl FakeQuay {
         self.shared.world().robots.get(username).is_some_and(|robot| robot.token == secret)
     }
 
+    /// How many secrets were told by listings; nobody needs one that way.
+    pub fn secrets_listed(&self) -> usize {
+        self.shared.world().secrets_listed
+    }
+
     pub fn is_member(&self, full: &str, team: &str) -> bool {
         let world = self.shared.world();
         let team = world.organizations[&self.organization].teams.get(team);
