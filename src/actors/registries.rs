@@ -1,15 +1,20 @@
 //! From the configuration to what the actors use: the machine's rules, the registries and their lanes.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::{Certificate, Client, Proxy, Url};
+use secrecy::ExposeSecret;
+
 use super::deps::{ConfiguredRegistry, Tuning};
-use crate::config::{self, Config, Proof, RegistryConfig, RegistryKind};
+use crate::config::{self, Config, Proof, QuayUsage, RegistryConfig, RegistryKind, SecretUrl};
 use crate::ids::RegistryId;
 use crate::registries::Registry;
-use crate::registries::htpasswd::{Htpasswd, HtpasswdError, HtpasswdSettings};
+use crate::registries::htpasswd::{Htpasswd, HtpasswdSettings};
 use crate::registries::lane::{BreakerSettings, Lane, LaneSettings};
+use crate::registries::quay::{Quay, QuaySettings, UsageSource};
 use crate::registries::rate::{Rate, RateError};
 use crate::state::pull_secret::{Backoff, EvidenceSource, OnDeadline, Policy, RegistryPolicy};
 
@@ -17,20 +22,23 @@ use crate::state::pull_secret::{Backoff, EvidenceSource, OnDeadline, Policy, Reg
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// This type has no implementation yet.
-    #[error("registries.{0}: type {1} is not available yet; only htpasswd is")]
+    #[error("registries.{0}: type {1} is not available yet; htpasswd and quay are")]
     Type(RegistryId, &'static str),
-    /// The address for logins.
-    #[error("registries.{0}.verify_url: {1}")]
-    VerifyUrl(RegistryId, String),
+    /// An address.
+    #[error("registries.{0}.{1}: {2}")]
+    Address(RegistryId, &'static str, String),
     /// The rate.
     #[error("registries.{0}.rate: {1}")]
     Rate(RegistryId, RateError),
+    /// The trusted roots.
+    #[error("registries.{0}.ca_file: {path}: {2}", path = .1.display())]
+    CaFile(RegistryId, PathBuf, String),
     /// The HTTP client could not be made.
     #[error("registries.{0}: the HTTP client cannot be made: {1}")]
     Client(RegistryId, reqwest::Error),
-    /// The file.
-    #[error("registries.{0}.file: {1}")]
-    Htpasswd(RegistryId, HtpasswdError),
+    /// A setting of the type's own.
+    #[error("registries.{0}: {1}")]
+    Settings(RegistryId, String),
 }
 
 /// The registries of a configuration.
@@ -66,30 +74,74 @@ fn registry(entry: &RegistryConfig) -> Result<Arc<dyn Registry>, SetupError> {
     let id = || entry.common.id.clone();
     match &entry.kind {
         RegistryKind::Htpasswd(own) => {
-            let parse = |url: &str| {
-                reqwest::Url::parse(url)
-                    .map_err(|error| SetupError::VerifyUrl(id(), error.to_string()))
-            };
-            let verify_url = own.verify_url.as_ref().map(|url| parse(url.as_str())).transpose()?;
-            let client = reqwest::Client::builder()
-                .redirect(reqwest::redirect::Policy::none())
-                .no_proxy()
-                .build()
-                .map_err(|error| SetupError::Client(id(), error))?;
+            let verify_url = own.verify_url.as_deref().map(|url| address(entry, "verify_url", url));
             let settings = HtpasswdSettings {
                 file: own.file.clone(),
-                verify_url,
+                verify_url: verify_url.transpose()?,
                 bcrypt_cost: own.bcrypt_cost,
             };
+            let client = client(entry, own.ca_file.as_deref(), own.proxy.as_ref())?;
             let htpasswd = Htpasswd::new(settings, client)
-                .map_err(|error| SetupError::Htpasswd(id(), error))?;
+                .map_err(|error| SetupError::Settings(id(), error.to_string()))?;
             Ok(Arc::new(htpasswd))
         }
-        RegistryKind::Quay(_) => Err(SetupError::Type(id(), "quay")),
+        RegistryKind::Quay(own) => {
+            let settings = QuaySettings {
+                url: address(entry, "url", &own.url)?,
+                organization: own.organization.clone(),
+                team: own.team.clone(),
+                repositories: own.repositories.clone(),
+                token_file: own.token_file.clone(),
+                service: own.service.clone(),
+                usage: match own.usage {
+                    QuayUsage::Log => UsageSource::Log,
+                    QuayUsage::LastAccessed => UsageSource::LastAccessed,
+                    QuayUsage::None => UsageSource::None,
+                },
+                token_ttl: entry.common.token_ttl,
+            };
+            let client = client(entry, own.ca_file.as_deref(), own.proxy.as_ref())?;
+            let quay = Quay::new(settings, client)
+                .map_err(|error| SetupError::Settings(id(), error.to_string()))?;
+            Ok(Arc::new(quay))
+        }
         RegistryKind::Rhit(_) => Err(SetupError::Type(id(), "rhit")),
         RegistryKind::Harbor(_) => Err(SetupError::Type(id(), "harbor")),
         RegistryKind::Nexus(_) => Err(SetupError::Type(id(), "nexus")),
     }
+}
+
+fn address(entry: &RegistryConfig, key: &'static str, text: &str) -> Result<Url, SetupError> {
+    Url::parse(text)
+        .map_err(|error| SetupError::Address(entry.common.id.clone(), key, error.to_string()))
+}
+
+/// One client per registry. Redirects are never followed: they would carry credentials elsewhere.
+fn client(
+    entry: &RegistryConfig,
+    ca_file: Option<&Path>,
+    proxy: Option<&SecretUrl>,
+) -> Result<Client, SetupError> {
+    let id = || entry.common.id.clone();
+    let made = |error| SetupError::Client(id(), error);
+    let mut builder = Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("hyperfleet-credentials/", env!("CARGO_PKG_VERSION")))
+        // Only what is configured, never what the environment happens to say.
+        .no_proxy();
+    if let Some(path) = ca_file {
+        let pem = std::fs::read(path)
+            .map_err(|error| SetupError::CaFile(id(), path.to_owned(), error.to_string()))?;
+        let roots = Certificate::from_pem_bundle(&pem)
+            .map_err(|error| SetupError::CaFile(id(), path.to_owned(), error.to_string()))?;
+        for root in roots {
+            builder = builder.add_root_certificate(root);
+        }
+    }
+    if let Some(proxy) = proxy {
+        builder = builder.proxy(Proxy::all(proxy.secret().expose_secret()).map_err(made)?);
+    }
+    builder.build().map_err(made)
 }
 
 /// The machine's rules.

@@ -7,6 +7,8 @@
 mod call;
 pub mod htpasswd;
 pub mod lane;
+mod marker;
+pub mod quay;
 pub mod rate;
 pub mod scripted;
 

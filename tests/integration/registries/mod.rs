@@ -5,8 +5,12 @@ mod conformance;
 mod fixtures;
 mod htpasswd;
 mod htpasswd_real;
+mod quay;
+mod quay_checklist;
+mod quay_fixture;
 
 use self::fixtures::{HtpasswdFixture, ScriptedFixture};
+use self::quay_fixture::QuayFixture;
 use hyperfleet_credentials::registries::scripted::Flavour;
 
 conformance! {
@@ -15,4 +19,5 @@ conformance! {
     scripted_chosen: ScriptedFixture::new(Flavour::Chosen);
     htpasswd_file: HtpasswdFixture::file();
     htpasswd_docker_registry: HtpasswdFixture::docker_registry();
+    quay_fake: QuayFixture::new();
 }

@@ -1,6 +1,7 @@
-//! What several surfaces need: outside programs, calls, clients.
+//! What several surfaces need: outside programs, calls, clients, fakes.
 
 pub mod calls;
 pub mod docker_registry;
+pub mod fake_quay;
 pub mod image;
 pub mod service;
