@@ -92,7 +92,7 @@ fn registry(entry: &RegistryConfig) -> Result<Arc<dyn Registry>, SetupError> {
                 team: own.team.clone(),
                 repositories: own.repositories.clone(),
                 token_file: own.token_file.clone(),
-                service: own.service.clone(),
+                service: own.service.clone().or_else(|| Some(entry.common.host.clone())),
                 usage: match own.usage {
                     QuayUsage::Log => UsageSource::Log,
                     QuayUsage::LastAccessed => UsageSource::LastAccessed,
@@ -127,6 +127,8 @@ fn client(
     let mut builder = Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("hyperfleet-credentials/", env!("CARGO_PKG_VERSION")))
+        // Below nginx's 75s: a connection that closes while a create is sent makes its fate unknown.
+        .pool_idle_timeout(Duration::from_secs(50))
         // Only what is configured, never what the environment happens to say.
         .no_proxy();
     if let Some(path) = ca_file {

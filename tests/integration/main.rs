@@ -6,6 +6,7 @@ mod config;
 mod keys;
 mod layers;
 mod pulls;
+mod quay_service;
 mod registries;
 mod service;
 mod store;
