@@ -126,6 +126,10 @@ fn start(flags: &ConfigFlags, dev: bool) -> anyhow::Result<Config> {
         for path in &prepared.made {
             tracing::info!(path = %path.display(), "made for --dev");
         }
+        if let Some(path) = &prepared.admin_token {
+            // The name of the field must not look like a secret, or it would be redacted.
+            tracing::info!(file = %path.display(), "the admin's token is in this file");
+        }
     }
     config.check_files()?;
     let path = file.as_deref().map_or_else(|| "none".into(), |path| path.to_string_lossy());

@@ -9,5 +9,6 @@ mod pulls;
 mod quay_service;
 mod registries;
 mod service;
+mod start;
 mod store;
 mod support;
