@@ -15,12 +15,10 @@ use super::shard::Dispatch;
 use super::system::Shards;
 use crate::ids::ClusterId;
 use crate::state::pull_secret::Command;
-use crate::store::{PurgeBefore, StoreError};
+use crate::store::{PurgeBefore, REMEMBERED, StoreError};
 
 /// History, gauges and key files are looked at so often.
 const HOUSEKEEPING: Duration = Duration::from_secs(15);
-/// A repeated request gets its first answer for so long.
-const IDEMPOTENCY_KEYS: Duration = Duration::from_secs(24 * 3600);
 /// So many rows of history go per transaction.
 const PURGE_BATCH: u32 = 500;
 
@@ -134,7 +132,7 @@ async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
     let before = PurgeBefore {
         rotations: now.minus(deps.policy.history_after),
         secrets: now.minus(deps.tuning.tombstones),
-        idempotency_keys: now.minus(IDEMPOTENCY_KEYS),
+        idempotency_keys: now.minus(REMEMBERED),
         batch: PURGE_BATCH,
     };
     deps.store.purge(before).await?;

@@ -12,10 +12,10 @@ use crate::actors::deps::Deps;
 use crate::actors::registries;
 use crate::actors::system::System;
 use crate::config::{AuthMode, Config};
-use crate::crypto::{AUDIT_KEY_FILE, AuditKey, SharedKeyring};
+use crate::crypto::{AuditKey, SharedKeyring};
 use crate::http::auth::{Authenticator, StaticTokens};
 use crate::http::edge::{Edge, Lifecycle};
-use crate::http::handlers::{Backend, Work, handlers};
+use crate::http::handlers::{Backend, Repeats, Work, handlers};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
 use crate::http::server::{self, Bound};
 use crate::registries::lane::BreakerState;
@@ -47,9 +47,12 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     let (api_handle, pages_handle) = (api.handle(), pages.handle());
     let servers = (actix_rt::spawn(api), actix_rt::spawn(pages));
 
-    let deps = Arc::new(deps(&config, dev, clock, metrics.clone()).await?);
+    let audit_key = AuditKey::load(&config.encryption.keys_dir)
+        .context("the audit needs its key; `keys generate` makes it beside a data key")?;
+    let repeats = Repeats::new(&audit_key, config.server.request_wait);
+    let deps = Arc::new(deps(&config, dev, clock, metrics.clone(), audit_key).await?);
     let system = System::start(deps.clone()).await?;
-    backend.set(Work::new(deps.clone(), system.shards.clone()));
+    backend.set(Work::new(deps.clone(), system.shards.clone(), repeats));
     lifecycle.begin_serving();
     metrics.up.set(1);
     tracing::info!("ready");
@@ -88,10 +91,11 @@ async fn deps(
     dev: bool,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
+    audit_key: AuditKey,
 ) -> anyhow::Result<Deps> {
     let keys_dir = &config.encryption.keys_dir;
     let keyring = SharedKeyring::load(keys_dir, config.encryption.primary.as_deref())?;
-    let store = open_store(config, sealer(config)?).await?;
+    let store = open_store(config, Some(Arc::new(Sealer(audit_key)))).await?;
     if dev {
         store.migrate().await?;
     } else {
@@ -178,7 +182,8 @@ impl Check for Keys {
 /// # Errors
 /// When the database cannot be reached or refuses.
 pub async fn migrate(config: Config) -> anyhow::Result<()> {
-    let store = open_store(&config, sealer(&config)?).await?;
+    // A migration writes no audit.
+    let store = open_store(&config, None).await?;
     let before = store.schema_version().await?;
     store.migrate().await?;
     let after = store.schema_version().await?;
@@ -204,23 +209,14 @@ async fn open_store(
     })
 }
 
-/// The keyed hash of audit rows, where `audit.key` stands beside the keys.
+/// The keyed hash of audit rows.
 #[derive(Debug)]
-struct Sealer(AuditKey);
+pub(super) struct Sealer(pub(super) AuditKey);
 
 impl AuditSeal for Sealer {
     fn seal(&self, message: &[u8]) -> Vec<u8> {
         self.0.hash(&[message]).to_vec()
     }
-}
-
-fn sealer(config: &Config) -> anyhow::Result<Option<Arc<dyn AuditSeal>>> {
-    let dir = &config.encryption.keys_dir;
-    if !dir.join(AUDIT_KEY_FILE).exists() {
-        tracing::warn!(file = AUDIT_KEY_FILE, "the audit is not sealed: there is no key for it");
-        return Ok(None);
-    }
-    Ok(Some(Arc::new(Sealer(AuditKey::load(dir)?))))
 }
 
 /// Counts the stored values of each key, read beside a running server.

@@ -32,7 +32,9 @@ pub use audit::{AuditEvent, AuditFilter, AuditRow, AuditSeal, canonical};
 pub use commit::{Commit, OutboxRow, gone_how};
 pub use cursor::{Cursor, CursorError, Page};
 pub use error::{StoreError, Unavailable};
-pub use idempotency::{IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState};
+pub use idempotency::{
+    IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, REMEMBERED,
+};
 pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;
 pub use views::{
@@ -159,6 +161,15 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         &self,
         key: &IdempotencyKey,
         holder: uuid::Uuid,
+    ) -> Result<(), StoreError>;
+
+    /// Corrects the status of an answer that turned out otherwise after its commit, or forgets the request
+    /// where there is no status to repeat. Nothing happens when another attempt holds the key.
+    async fn correct_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: uuid::Uuid,
+        status: Option<u16>,
     ) -> Result<(), StoreError>;
 
     // The audit.

@@ -20,10 +20,11 @@ use crate::http::context::RequestContext;
 use crate::http::document::{Document, Entry};
 use crate::http::edge::Edge;
 use crate::http::extract::Reason;
+use crate::http::handlers::once::Repeats;
 use crate::http::problem::{ApiError, Constraint, FieldError, Refused};
 use crate::ids::{AccountId, ClusterId, RegistryId};
 use crate::state::pull_secret::{Command, PullSecret};
-use crate::store::{SealedSecret, StoreError};
+use crate::store::{IdempotencyAnswer, SealedSecret, StoreError};
 
 /// Empty until the service is set up; the gate lets nobody through before that.
 #[derive(Clone, Default)]
@@ -56,19 +57,21 @@ pub struct Work {
     pub registries: Vec<RegistryId>,
     /// Changes with whatever is rendered from the configuration; part of every ETag.
     pub render_revision: u64,
+    /// What repeated requests are recognised by.
+    pub repeats: Repeats,
 }
 
 impl Work {
     /// Prepares what does not change while the process runs.
     #[must_use]
-    pub fn new(deps: Arc<Deps>, shards: Shards) -> Self {
+    pub fn new(deps: Arc<Deps>, shards: Shards, repeats: Repeats) -> Self {
         let host = |(id, configured): (&RegistryId, &crate::actors::deps::ConfiguredRegistry)| {
             (id.clone(), configured.host.clone())
         };
         let hosts = deps.registries.iter().map(host).collect();
         let registries = deps.policy.enabled_registries();
         let render_revision = render_revision(&deps);
-        Self { deps, shards, hosts, registries, render_revision }
+        Self { deps, shards, hosts, registries, render_revision, repeats }
     }
 
     /// Runs a command for a caller.
@@ -81,7 +84,21 @@ impl Work {
         command: Command,
         caller: audit::Caller,
     ) -> Result<Executed, ApiError> {
-        let done = self.shards.execute(cluster_id, command, caller).await;
+        self.execute_once(cluster_id, command, caller, None).await
+    }
+
+    /// The same, with the answer that a repetition of the request gets.
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub async fn execute_once(
+        &self,
+        cluster_id: &ClusterId,
+        command: Command,
+        caller: audit::Caller,
+        answer: Option<IdempotencyAnswer>,
+    ) -> Result<Executed, ApiError> {
+        let done = self.shards.execute_once(cluster_id, command, caller, answer).await;
         done.map_err(|error| self.refused(cluster_id, &error))
     }
 

@@ -5,6 +5,7 @@
 mod backend;
 mod evidence;
 mod fleet;
+mod once;
 mod operate;
 mod pull_secrets;
 mod rotations;
@@ -12,6 +13,7 @@ mod rotations;
 use actix_web::web;
 
 pub use backend::{Backend, Work};
+pub use once::Repeats;
 
 use super::routes::{Op, bind};
 

@@ -305,8 +305,7 @@ impl Store for MemoryStore {
         };
         let state = request.meets(start);
         if state == IdempotencyState::Begun {
-            request.holder = start.holder;
-            request.lease_until = start.lease_until;
+            *request = StoredRequest::begun(start);
         }
         Ok(state)
     }
@@ -323,6 +322,26 @@ impl Store for MemoryStore {
         let mut tables = self.tables();
         if tables.held(key, holder).is_some() {
             tables.requests.remove(key);
+        }
+        Ok(())
+    }
+
+    async fn correct_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: Uuid,
+        status: Option<u16>,
+    ) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        let Some(request) = tables.requests.get_mut(key).filter(|it| it.holder == holder) else {
+            return Ok(());
+        };
+        match (status, &mut request.answer) {
+            (Some(status), Some(answer)) => answer.0 = status,
+            (Some(_), None) => {}
+            (None, _) => {
+                tables.requests.remove(key);
+            }
         }
         Ok(())
     }

@@ -253,6 +253,15 @@ impl Store for SqliteStore {
         idempotency::release(&self.writer, key, holder).await
     }
 
+    async fn correct_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: Uuid,
+        status: Option<u16>,
+    ) -> Result<(), StoreError> {
+        idempotency::correct(&self.writer, key, holder, status).await
+    }
+
     async fn record_audit(&self, rows: &[AuditRow]) -> Result<(), StoreError> {
         audit::record(&self.writer, rows, self.seal()).await
     }
