@@ -290,7 +290,8 @@ impl Handler<Outcome> for CredentialActor {
         let word = calls::outcome_word(&answer);
         let command = Command::Answer { account_id, token, answer };
         let secret = secret.map(|secret| (account_id, secret));
-        let step = self.step(command, Caller::service("registry"), With { secret, ..With::default() });
+        let step =
+            self.step(command, Caller::service("registry"), With { secret, ..With::default() });
         AtomicResponse::new(Box::pin(step.map(move |done, actor, context| match done {
             Ok(_) => actor.running = actor.running.saturating_sub(1),
             Err(StepError::Rejected(Rejection::NotCurrent | Rejection::NoRecord)) => {
@@ -314,7 +315,11 @@ impl Handler<Turn> for CredentialActor {
         self.waiting.remove(&message.registry_id);
         let permits =
             message.permit.map(|permit| (message.registry_id, permit)).into_iter().collect();
-        let step = self.step(Command::Tick, Caller::service("scheduler"), With { permits, ..With::default() });
+        let step = self.step(
+            Command::Tick,
+            Caller::service("scheduler"),
+            With { permits, ..With::default() },
+        );
         AtomicResponse::new(Box::pin(step.map(|done, actor, _| {
             if let Err(error) = done {
                 tracing::warn!(cluster_id = %actor.cluster_id, %error, "a turn was not used");
