@@ -1,6 +1,7 @@
 //! `serve` and `migrate`: the one place that knows all layers and puts them together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::web::Data;
 use anyhow::{Context, bail};
@@ -9,8 +10,10 @@ use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::actors::deps::Deps;
+use crate::actors::reads::{self, ReadLog};
 use crate::actors::registries;
 use crate::actors::system::System;
+use crate::actors::upkeep;
 use crate::config::{AuthMode, Config};
 use crate::crypto::{AuditKey, SharedKeyring};
 use crate::http::auth::{Authenticator, StaticTokens};
@@ -52,7 +55,8 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     let repeats = Repeats::new(&audit_key, config.server.request_wait);
     let deps = Arc::new(deps(&config, dev, clock, metrics.clone(), audit_key).await?);
     let system = System::start(deps.clone()).await?;
-    backend.set(Work::new(deps.clone(), system.shards.clone(), repeats));
+    let reads = ReadLog::start(deps.clone(), config.audit.reads, reads::BUFFER);
+    backend.set(Work::new(deps.clone(), system.shards.clone(), repeats, reads));
     lifecycle.begin_serving();
     metrics.up.set(1);
     tracing::info!("ready");
@@ -67,13 +71,29 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     if tokio::time::timeout(config.server.shutdown_timeout, api_handle.stop(true)).await.is_err() {
         tracing::warn!("requests were still in flight when the time for them was over");
     }
-    system.stop(config.server.shutdown_timeout).await;
+    wind_down(&backend, &deps, system, config.server.shutdown_timeout).await;
     pages_handle.stop(false).await;
     let _ = servers.0.await;
     let _ = servers.1.await;
     deps.store.close().await;
     tracing::info!("stopped");
     outcome
+}
+
+/// Nobody asks any more: what was read is written, what is under way ends, and the audit is anchored as it is
+/// then.
+async fn wind_down(backend: &Backend, deps: &Deps, system: System, time: Duration) {
+    let flushed = match backend.get() {
+        Ok(work) => work.reads.flush(time).await,
+        Err(_) => true,
+    };
+    if !flushed {
+        tracing::error!("reads of pull secrets were not written to the audit in time");
+    }
+    system.stop(time).await;
+    if let Err(error) = upkeep::anchor_audit(deps).await {
+        tracing::warn!(%error, "the audit was not anchored");
+    }
 }
 
 async fn told_to_stop() -> anyhow::Result<()> {

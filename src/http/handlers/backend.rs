@@ -12,6 +12,7 @@ use crate::actors::audit;
 use crate::actors::credential::{Executed, Snapshot};
 use crate::actors::deps::Deps;
 use crate::actors::read::{self, ReadError};
+use crate::actors::reads::{ReadLog, UnreadableError};
 use crate::actors::shard::CommandError;
 use crate::actors::step::StepError;
 use crate::actors::system::{Shards, wait_until};
@@ -59,19 +60,21 @@ pub struct Work {
     pub render_revision: u64,
     /// What repeated requests are recognised by.
     pub repeats: Repeats,
+    /// Where it is noted who gets a secret.
+    pub reads: ReadLog,
 }
 
 impl Work {
     /// Prepares what does not change while the process runs.
     #[must_use]
-    pub fn new(deps: Arc<Deps>, shards: Shards, repeats: Repeats) -> Self {
+    pub fn new(deps: Arc<Deps>, shards: Shards, repeats: Repeats, reads: ReadLog) -> Self {
         let host = |(id, configured): (&RegistryId, &crate::actors::deps::ConfiguredRegistry)| {
             (id.clone(), configured.host.clone())
         };
         let hosts = deps.registries.iter().map(host).collect();
         let registries = deps.policy.enabled_registries();
         let render_revision = render_revision(&deps);
-        Self { deps, shards, hosts, registries, render_revision, repeats }
+        Self { deps, shards, hosts, registries, render_revision, repeats, reads }
     }
 
     /// Runs a command for a caller.
@@ -120,18 +123,20 @@ impl Work {
         }
     }
 
-    /// Opens the served secrets and puts them together.
+    /// Opens the served secrets and puts them together, for this caller: the audit knows of it before
+    /// anybody has it.
     ///
     /// # Errors
-    /// `INT-001` when a stored secret does not open.
-    pub fn document(
+    /// `SVC-001` when the audit cannot take it, `INT-001` when a stored secret does not open.
+    pub async fn document(
         &self,
         record: &PullSecret,
         secrets: &[(AccountId, SealedSecret)],
+        caller: audit::Caller,
     ) -> Result<Option<Document>, ApiError> {
-        if record.served().is_none() {
-            return Ok(None);
-        }
+        let Some(served) = record.served() else { return Ok(None) };
+        let noted = self.reads.note(&record.cluster_id, served.generation, caller).await;
+        noted.map_err(|error| unaudited(&error))?;
         let mut opened: Vec<Opened> = Vec::with_capacity(secrets.len());
         for (account_id, sealed) in secrets {
             let Some(account) = record.account(*account_id) else { continue };
@@ -212,6 +217,16 @@ pub fn store(error: &StoreError) -> ApiError {
         | StoreError::SchemaTooNew { .. }
         | StoreError::NotMigrated { .. }
         | StoreError::Url => ApiError::internal(error),
+    }
+}
+
+/// The problem that goes with a secret that cannot be handed out, because the audit could not be told.
+fn unaudited(error: &UnreadableError) -> ApiError {
+    match error {
+        UnreadableError::Full | UnreadableError::Gone => {
+            ApiError::unavailable("too many reads wait for the audit", error)
+        }
+        UnreadableError::Store(error) => store(error),
     }
 }
 
