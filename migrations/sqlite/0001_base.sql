@@ -180,21 +180,26 @@ CREATE INDEX audit_by_actor ON audit_events (actor, event_id);
 CREATE INDEX audit_by_action ON audit_events (action, event_id);
 CREATE INDEX audit_by_time ON audit_events (at, event_id);
 
--- Never pruned.
+-- The heads. Never pruned. `anchored` is the sequence of the last checkpoint.
 CREATE TABLE audit_streams (
     stream TEXT NOT NULL PRIMARY KEY,
     sequence INTEGER NOT NULL,
-    hash BLOB
+    hash BLOB,
+    anchored INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX audit_streams_moved ON audit_streams (stream) WHERE anchored < sequence;
 
+-- At most two per stream: where its rows begin (the last one that was pruned), and its latest anchor; the log has
+-- the earlier anchors. The seal is a keyed hash, so that nobody without the key can make rows look pruned.
 CREATE TABLE audit_checkpoints (
-    checkpoint_id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-    at INTEGER NOT NULL,
     stream TEXT NOT NULL,
+    pruned INTEGER NOT NULL CHECK (pruned IN (0, 1)),
     sequence INTEGER NOT NULL,
-    hash BLOB
-) STRICT;
-CREATE INDEX audit_checkpoints_by_stream ON audit_checkpoints (stream, sequence);
+    hash BLOB,
+    at INTEGER NOT NULL,
+    seal BLOB,
+    PRIMARY KEY (stream, pruned)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE outbox (
     position INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,

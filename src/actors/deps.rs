@@ -77,6 +77,10 @@ pub struct Tuning {
     pub quarantine: Duration,
     /// Revoked accounts and their secrets are remembered so long, to recognise late use.
     pub tombstones: Duration,
+    /// Audit rows are kept so long.
+    pub audit_after: Duration,
+    /// The audit's streams are anchored so often, and at every start and end of the process.
+    pub anchor_every: Duration,
 }
 
 impl Default for Tuning {
@@ -93,6 +97,8 @@ impl Default for Tuning {
             panic_window: Duration::from_secs(600),
             quarantine: Duration::from_secs(3600),
             tombstones: Duration::from_secs(30 * 24 * 3600),
+            audit_after: Duration::from_secs(400 * 24 * 3600),
+            anchor_every: Duration::from_secs(3600),
         }
     }
 }

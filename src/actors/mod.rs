@@ -10,6 +10,8 @@
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
 //! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
 //! | [`system`] | starts the above; what HTTP talks to |
+//! | [`upkeep`] | lets history pass, anchors the audit |
+//! | [`reads`] | tells the audit of every pull secret that is handed out |
 //! | [`read`] | what is read for GET and heartbeats, from the database |
 //!
 //! Actors hold no truth. Whatever one knows can be read again from the database, so any of them may
@@ -21,8 +23,10 @@ pub mod calls;
 pub mod credential;
 pub mod deps;
 pub mod read;
+pub mod reads;
 pub mod registries;
 pub mod scheduler;
 pub mod shard;
 pub mod step;
 pub mod system;
+pub mod upkeep;

@@ -22,6 +22,7 @@ use super::deps::Deps;
 use super::step::{self, Request, StepError};
 use crate::ids::ClusterId;
 use crate::state::pull_secret::Command;
+use crate::store::IdempotencyAnswer;
 
 /// The answer to a command.
 pub type Reply = oneshot::Sender<Result<Executed, CommandError>>;
@@ -48,9 +49,22 @@ pub struct Dispatch {
     work: Work,
 }
 
+/// A command for which somebody waits.
+#[derive(Debug)]
+pub struct Asked {
+    /// The command.
+    pub command: Command,
+    /// Who asks.
+    pub caller: Caller,
+    /// What a repetition of the request is answered; committed with the command.
+    pub answer: Option<IdempotencyAnswer>,
+    /// Where the answer goes.
+    pub reply: Reply,
+}
+
 #[derive(Debug)]
 enum Work {
-    Execute { command: Command, caller: Caller, reply: Reply },
+    Execute(Asked),
     Outcome(Finished),
     Wake,
 }
@@ -58,13 +72,8 @@ enum Work {
 impl Dispatch {
     /// A command for which somebody waits.
     #[must_use]
-    pub const fn command(
-        cluster_id: ClusterId,
-        command: Command,
-        caller: Caller,
-        reply: Reply,
-    ) -> Self {
-        Self { cluster_id, work: Work::Execute { command, caller, reply } }
+    pub const fn command(cluster_id: ClusterId, asked: Asked) -> Self {
+        Self { cluster_id, work: Work::Execute(asked) }
     }
 
     /// The outcome of a call.
@@ -153,20 +162,14 @@ impl Shard {
         paused.is_some_and(|until| until > Instant::now())
     }
 
-    fn execute(
-        &mut self,
-        cluster_id: &ClusterId,
-        command: Command,
-        caller: Caller,
-        reply: Reply,
-        context: &Context<Self>,
-    ) {
+    fn execute(&mut self, cluster_id: &ClusterId, asked: Asked, context: &Context<Self>) {
+        let Asked { command, caller, answer: to_store, reply } = asked;
         if self.is_paused(cluster_id) || self.deps.activity.is_stopping() {
             let _ = reply.send(Err(CommandError::Restarting));
             return;
         }
         let (inner, answer) = oneshot::channel();
-        let message = Execute { command, caller, reply: inner };
+        let message = Execute { command, caller, answer: to_store, reply: inner };
         if self.offer(cluster_id, message, context).is_err() {
             self.deps.metrics.mailbox_full.inc();
             let _ = reply.send(Err(CommandError::Busy));
@@ -233,6 +236,7 @@ impl Shard {
                 secret: None,
                 caller: &caller,
                 permits: Vec::new(),
+                answer: None,
             };
             let work = AssertUnwindSafe(step::step(&deps, &cluster_id, None, request));
             match work.catch_unwind().await {
@@ -258,9 +262,7 @@ impl Handler<Dispatch> for Shard {
     fn handle(&mut self, message: Dispatch, context: &mut Context<Self>) {
         let Dispatch { cluster_id, work } = message;
         match work {
-            Work::Execute { command, caller, reply } => {
-                self.execute(&cluster_id, command, caller, reply, context);
-            }
+            Work::Execute(asked) => self.execute(&cluster_id, asked, context),
             // An outcome is a fact and always fits: there is one per announced call.
             Work::Outcome(finished) => self.actor(&cluster_id, context).do_send(Outcome(finished)),
             Work::Wake => {

@@ -17,7 +17,7 @@ use crate::state::pull_secret::{
     Account, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection, apply, decide,
     due_at, effects,
 };
-use crate::store::{Commit, SealedSecret, StoreError, gone_how};
+use crate::store::{Commit, IdempotencyAnswer, SealedSecret, StoreError, gone_how};
 use crate::time::Timestamp;
 
 /// A lost race reloads and decides again, at most so often.
@@ -94,6 +94,8 @@ pub struct Request<'a> {
     pub caller: &'a Caller,
     /// Places in lanes that were waited for.
     pub permits: Vec<(RegistryId, Permit)>,
+    /// The answer that a repetition of the request gets, committed with the step.
+    pub answer: Option<IdempotencyAnswer>,
 }
 
 /// Runs one command. `working` is what the caller believes to be stored; `None` loads it.
@@ -143,6 +145,9 @@ async fn attempt(
     plan.decide(request.command)?;
     plan.announce(&mut request.permits);
     if plan.events.is_empty() {
+        if let Some(answer) = &request.answer {
+            deps.store.answer_idempotent(answer).await?;
+        }
         let Plan { before, crowded, .. } = plan;
         return Ok(Step { working: before, events: Vec::new(), calls: Vec::new(), crowded });
     }
@@ -320,7 +325,7 @@ impl<'a> Plan<'a> {
             audit: audit::rows(cluster_id, &before, after.as_ref(), &events, request.caller, now),
             at: now,
             outbox: Vec::new(),
-            idempotency: None,
+            idempotency: request.answer.clone(),
         };
         let committed = Instant::now();
         let version = deps.store.commit(commit).await?;

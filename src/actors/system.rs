@@ -11,10 +11,10 @@ use super::audit::Caller;
 use super::credential::{Executed, Snapshot};
 use super::deps::Deps;
 use super::scheduler::{self, PingScheduler, Scheduler};
-use super::shard::{CommandError, Dispatch, Ping, Shard};
+use super::shard::{Asked, CommandError, Dispatch, Ping, Shard};
 use crate::ids::ClusterId;
 use crate::state::pull_secret::{Command, cluster_hash};
-use crate::store::StoreError;
+use crate::store::{IdempotencyAnswer, StoreError};
 
 /// Shards and scheduler are asked so often whether they live.
 const WATCH: Duration = Duration::from_secs(5);
@@ -54,8 +54,23 @@ impl Shards {
         command: Command,
         caller: Caller,
     ) -> Result<Executed, CommandError> {
+        self.execute_once(cluster_id, command, caller, None).await
+    }
+
+    /// The same, with the answer that a repetition of the request gets: both are committed, or neither.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub async fn execute_once(
+        &self,
+        cluster_id: &ClusterId,
+        command: Command,
+        caller: Caller,
+        to_store: Option<IdempotencyAnswer>,
+    ) -> Result<Executed, CommandError> {
         let (reply, answer) = oneshot::channel();
-        let message = Dispatch::command(cluster_id.clone(), command, caller, reply);
+        let asked = Asked { command, caller, answer: to_store, reply };
+        let message = Dispatch::command(cluster_id.clone(), asked);
         match self.of(cluster_id).try_send(message) {
             Ok(()) => answer.await.unwrap_or(Err(CommandError::Restarting)),
             Err(SendError::Full(_)) => Err(CommandError::Busy),

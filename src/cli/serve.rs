@@ -1,6 +1,7 @@
 //! `serve` and `migrate`: the one place that knows all layers and puts them together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::web::Data;
 use anyhow::{Context, bail};
@@ -9,13 +10,15 @@ use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::actors::deps::Deps;
+use crate::actors::reads::{self, ReadLog};
 use crate::actors::registries;
 use crate::actors::system::System;
+use crate::actors::upkeep;
 use crate::config::{AuthMode, Config};
-use crate::crypto::{AUDIT_KEY_FILE, AuditKey, SharedKeyring};
+use crate::crypto::{AuditKey, SharedKeyring};
 use crate::http::auth::{Authenticator, StaticTokens};
 use crate::http::edge::{Edge, Lifecycle};
-use crate::http::handlers::{Backend, Work, handlers};
+use crate::http::handlers::{Backend, Repeats, Work, handlers};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
 use crate::http::server::{self, Bound};
 use crate::registries::lane::BreakerState;
@@ -47,9 +50,13 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     let (api_handle, pages_handle) = (api.handle(), pages.handle());
     let servers = (actix_rt::spawn(api), actix_rt::spawn(pages));
 
-    let deps = Arc::new(deps(&config, dev, clock, metrics.clone()).await?);
+    let audit_key = AuditKey::load(&config.encryption.keys_dir)
+        .context("the audit needs its key; `keys generate` makes it beside a data key")?;
+    let repeats = Repeats::new(&audit_key, config.server.request_wait);
+    let deps = Arc::new(deps(&config, dev, clock, metrics.clone(), audit_key).await?);
     let system = System::start(deps.clone()).await?;
-    backend.set(Work::new(deps.clone(), system.shards.clone()));
+    let reads = ReadLog::start(deps.clone(), config.audit.reads, reads::BUFFER);
+    backend.set(Work::new(deps.clone(), system.shards.clone(), repeats, reads));
     lifecycle.begin_serving();
     metrics.up.set(1);
     tracing::info!("ready");
@@ -64,13 +71,29 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     if tokio::time::timeout(config.server.shutdown_timeout, api_handle.stop(true)).await.is_err() {
         tracing::warn!("requests were still in flight when the time for them was over");
     }
-    system.stop(config.server.shutdown_timeout).await;
+    wind_down(&backend, &deps, system, config.server.shutdown_timeout).await;
     pages_handle.stop(false).await;
     let _ = servers.0.await;
     let _ = servers.1.await;
     deps.store.close().await;
     tracing::info!("stopped");
     outcome
+}
+
+/// Nobody asks any more: what was read is written, what is under way ends, and the audit is anchored as it is
+/// then.
+async fn wind_down(backend: &Backend, deps: &Deps, system: System, time: Duration) {
+    let flushed = match backend.get() {
+        Ok(work) => work.reads.flush(time).await,
+        Err(_) => true,
+    };
+    if !flushed {
+        tracing::error!("reads of pull secrets were not written to the audit in time");
+    }
+    system.stop(time).await;
+    if let Err(error) = upkeep::anchor_audit(deps).await {
+        tracing::warn!(%error, "the audit was not anchored");
+    }
 }
 
 async fn told_to_stop() -> anyhow::Result<()> {
@@ -88,10 +111,11 @@ async fn deps(
     dev: bool,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
+    audit_key: AuditKey,
 ) -> anyhow::Result<Deps> {
     let keys_dir = &config.encryption.keys_dir;
     let keyring = SharedKeyring::load(keys_dir, config.encryption.primary.as_deref())?;
-    let store = open_store(config, sealer(config)?).await?;
+    let store = open_store(config, Some(Arc::new(Sealer(audit_key)))).await?;
     if dev {
         store.migrate().await?;
     } else {
@@ -178,7 +202,8 @@ impl Check for Keys {
 /// # Errors
 /// When the database cannot be reached or refuses.
 pub async fn migrate(config: Config) -> anyhow::Result<()> {
-    let store = open_store(&config, sealer(&config)?).await?;
+    // A migration writes no audit.
+    let store = open_store(&config, None).await?;
     let before = store.schema_version().await?;
     store.migrate().await?;
     let after = store.schema_version().await?;
@@ -204,23 +229,14 @@ async fn open_store(
     })
 }
 
-/// The keyed hash of audit rows, where `audit.key` stands beside the keys.
+/// The keyed hash of audit rows.
 #[derive(Debug)]
-struct Sealer(AuditKey);
+pub(super) struct Sealer(pub(super) AuditKey);
 
 impl AuditSeal for Sealer {
     fn seal(&self, message: &[u8]) -> Vec<u8> {
         self.0.hash(&[message]).to_vec()
     }
-}
-
-fn sealer(config: &Config) -> anyhow::Result<Option<Arc<dyn AuditSeal>>> {
-    let dir = &config.encryption.keys_dir;
-    if !dir.join(AUDIT_KEY_FILE).exists() {
-        tracing::warn!(file = AUDIT_KEY_FILE, "the audit is not sealed: there is no key for it");
-        return Ok(None);
-    }
-    Ok(Some(Arc::new(Sealer(AuditKey::load(dir)?))))
 }
 
 /// Counts the stored values of each key, read beside a running server.

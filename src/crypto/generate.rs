@@ -69,17 +69,25 @@ pub fn generate_key(dir: &Path, id: &str, primary: bool) -> Result<Generated, Ge
     let key = dir.join(format!("{id}.key"));
     write_new(&key, &random_key()?, 0o600)?;
 
-    let audit = dir.join(AUDIT_KEY_FILE);
-    let audit_key = match write_new(&audit, &random_key()?, 0o600) {
-        Ok(()) => Some(audit),
-        Err(GenerateError::Exists(_)) => None,
-        Err(error) => return Err(error),
-    };
+    let audit_key = generate_audit_key(dir)?;
     let primary = primary || first;
     if primary {
         replace(&dir.join(PRIMARY_FILE), format!("{id}\n").as_bytes())?;
     }
     Ok(Generated { key, primary, audit_key })
+}
+
+/// Makes `audit.key` where there is none, and says where.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn generate_audit_key(dir: &Path) -> Result<Option<PathBuf>, GenerateError> {
+    let path = dir.join(AUDIT_KEY_FILE);
+    match write_new(&path, &random_key()?, 0o600) {
+        Ok(()) => Ok(Some(path)),
+        Err(GenerateError::Exists(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn private_dir(dir: &Path) -> Result<(), GenerateError> {

@@ -84,6 +84,13 @@ pub fn with_retry_after(mut response: HttpResponse, after: Duration) -> HttpResp
     response
 }
 
+/// Says that the answer was given before.
+#[must_use]
+pub fn as_replayed(mut response: HttpResponse) -> HttpResponse {
+    set(&mut response, header::HeaderName::from_static("idempotency-replayed"), "true");
+    response
+}
+
 fn set(response: &mut HttpResponse<BoxBody>, name: header::HeaderName, value: &str) {
     // Tags, paths of checked ids and numbers are visible ASCII.
     if let Ok(value) = header::HeaderValue::from_str(value) {

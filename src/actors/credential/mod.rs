@@ -18,7 +18,7 @@ use super::step::{self, AnnouncedCall, Request, Step, StepError, Working};
 use crate::ids::{AccountId, ClusterId, RegistryId};
 use crate::registries::lane::Permit;
 use crate::state::pull_secret::{Command, Event, Rejection, due_at};
-use crate::store::StoreError;
+use crate::store::{IdempotencyAnswer, StoreError};
 
 /// An outcome that could not be stored is tried again after this.
 const STORE_RETRY: Duration = Duration::from_secs(1);
@@ -35,6 +35,8 @@ pub struct Execute {
     pub command: Command,
     /// Who asks.
     pub caller: Caller,
+    /// What a repetition of the request is answered.
+    pub answer: Option<IdempotencyAnswer>,
     /// Where the answer goes.
     pub reply: oneshot::Sender<Result<Executed, StepError>>,
 }
@@ -61,6 +63,14 @@ pub struct Outcome(pub Finished);
 struct Turn {
     registry_id: RegistryId,
     permit: Option<Permit>,
+}
+
+/// What a step may come with, besides its command.
+#[derive(Default)]
+struct With {
+    secret: Option<(AccountId, secrecy::SecretString)>,
+    permits: Vec<(RegistryId, Permit)>,
+    answer: Option<IdempotencyAnswer>,
 }
 
 /// The actor.
@@ -103,16 +113,16 @@ impl CredentialActor {
         &mut self,
         command: Command,
         caller: Caller,
-        secret: Option<(AccountId, secrecy::SecretString)>,
-        permits: Vec<(RegistryId, Permit)>,
+        with: With,
     ) -> impl ActorFuture<Self, Output = Result<Vec<Event>, StepError>> + use<> {
         self.last_used = Instant::now();
         let deps = self.deps.clone();
         let cluster_id = self.cluster_id.clone();
         let working = self.working.take();
         let work = async move {
+            let With { secret, permits, answer } = with;
             let secret = secret.as_ref().map(|(id, secret)| (*id, secret));
-            let request = Request { command: &command, secret, caller: &caller, permits };
+            let request = Request { command: &command, secret, caller: &caller, permits, answer };
             let kept = working.clone();
             step::step(&deps, &cluster_id, working, request).await.map_err(|error| (error, kept))
         };
@@ -220,8 +230,8 @@ impl Handler<Execute> for CredentialActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, message: Execute, _context: &mut Context<Self>) -> Self::Result {
-        let Execute { command, caller, reply } = message;
-        let step = self.step(command, caller, None, Vec::new());
+        let Execute { command, caller, answer, reply } = message;
+        let step = self.step(command, caller, With { answer, ..With::default() });
         AtomicResponse::new(Box::pin(step.map(|done, actor, _| {
             let executed = done.and_then(|events| {
                 let unknown = || StepError::Store(StoreError::Conflict);
@@ -246,7 +256,7 @@ impl Handler<Wake> for CredentialActor {
     fn handle(&mut self, _message: Wake, _context: &mut Context<Self>) -> Self::Result {
         // The scheduler's claim is newer than what is kept in memory only in its due time, which no
         // decision looks at; a lost race shows by the version.
-        let step = self.step(Command::Tick, Caller::service("scheduler"), None, Vec::new());
+        let step = self.step(Command::Tick, Caller::service("scheduler"), With::default());
         AtomicResponse::new(Box::pin(step.then(|done, actor, _| {
             let reschedule = matches!(&done, Ok(events) if events.is_empty());
             if let Err(error) = &done {
@@ -280,7 +290,8 @@ impl Handler<Outcome> for CredentialActor {
         let word = calls::outcome_word(&answer);
         let command = Command::Answer { account_id, token, answer };
         let secret = secret.map(|secret| (account_id, secret));
-        let step = self.step(command, Caller::service("registry"), secret, Vec::new());
+        let step =
+            self.step(command, Caller::service("registry"), With { secret, ..With::default() });
         AtomicResponse::new(Box::pin(step.map(move |done, actor, context| match done {
             Ok(_) => actor.running = actor.running.saturating_sub(1),
             Err(StepError::Rejected(Rejection::NotCurrent | Rejection::NoRecord)) => {
@@ -304,7 +315,11 @@ impl Handler<Turn> for CredentialActor {
         self.waiting.remove(&message.registry_id);
         let permits =
             message.permit.map(|permit| (message.registry_id, permit)).into_iter().collect();
-        let step = self.step(Command::Tick, Caller::service("scheduler"), None, permits);
+        let step = self.step(
+            Command::Tick,
+            Caller::service("scheduler"),
+            With { permits, ..With::default() },
+        );
         AtomicResponse::new(Box::pin(step.map(|done, actor, _| {
             if let Err(error) = done {
                 tracing::warn!(cluster_id = %actor.cluster_id, %error, "a turn was not used");

@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::backend::{Backend, Work, caller, store};
+use super::once::{Asked, Replay, Ticket, once};
 use crate::http::answer::{self, Answer};
 use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
-use crate::http::extract::{Body, Cluster, Query, Reason, RotationInPath};
+use crate::http::extract::{Body, Cluster, IdempotencyKey, Query, Reason, RotationInPath};
 use crate::http::problem::ApiError;
 use crate::http::resource::{self, Pagination, RotationList};
 use crate::ids::{ClusterId, RegistryId, RotationId};
@@ -23,7 +24,7 @@ use crate::registries::{CallContext, Fence};
 use crate::state::pull_secret::{Command, PullSecret, RotationReason};
 use crate::store::{Page, RotationFilter, RotationRow};
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum AskedReason {
     #[default]
@@ -32,7 +33,7 @@ enum AskedReason {
     Scheduled,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StartBody {
     reason: AskedReason,
@@ -46,7 +47,7 @@ pub async fn start(
     who: Caller,
     context: RequestContext,
     cluster: Cluster,
-    reason: Reason,
+    (reason, key): (Reason, IdempotencyKey),
     body: Body<StartBody>,
 ) -> Answer {
     let work = backend.get()?;
@@ -61,11 +62,27 @@ pub async fn start(
     if dry_run {
         return try_registries(work, &cluster_id).await;
     }
-    let rotation_id = RotationId(Uuid::now_v7());
-    let command = Command::Rotate { rotation_id, reason: why, force_immediate };
-    work.execute(&cluster_id, command, caller(&who, &context, reason)).await?;
-    let response = show(work, &cluster_id, rotation_id, StatusCode::CREATED).await?;
-    Ok(answer::with_location(response, &path(&cluster_id, rotation_id)))
+    let run = async |ticket: &Ticket| {
+        let rotation_id = RotationId(Uuid::now_v7());
+        let location = path(&cluster_id, rotation_id);
+        let command = Command::Rotate { rotation_id, reason: why, force_immediate };
+        let answer = ticket.answer(StatusCode::CREATED, Some(&location), rotation_id);
+        work.execute_once(&cluster_id, command, caller(&who, &context, reason), answer).await?;
+        let response = show(work, &cluster_id, rotation_id, StatusCode::CREATED).await?;
+        Ok(answer::with_location(response, &location))
+    };
+    let asked = Asked { key, who: &who, context: &context, body: &body.0 };
+    once(work, asked, run, async |replay| again(work, &cluster_id, replay).await).await
+}
+
+/// A first answer about a rotation, with the rotation as it is now.
+pub(super) async fn again(work: &Work, cluster_id: &ClusterId, replay: Replay) -> Answer {
+    let rotation_id = replay.resource_id.parse().map_err(ApiError::internal)?;
+    let response = show(work, cluster_id, rotation_id, replay.status).await?;
+    Ok(match replay.location {
+        Some(location) => answer::with_location(response, &location),
+        None => response,
+    })
 }
 
 fn path(cluster_id: &ClusterId, rotation_id: RotationId) -> String {

@@ -4,6 +4,7 @@
 //! value, so what a database rebuilds from its rows can be compared with what was meant. Not for production:
 //! it forgets everything.
 
+mod audit;
 mod commit;
 mod lists;
 mod reads;
@@ -14,13 +15,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::audit::Link;
 use super::idempotency::StoredRequest;
 use super::{
-    AttentionFilter, AttentionItem, AuditEvent, AuditFilter, AuditRow, AuditSeal, Commit, Cursor,
-    Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, Loaded,
-    OutboxRow, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
-    RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError,
+    AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
+    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
+    IdempotencyState, Loaded, OutboxRow, Page, Presented, PullSecretFilter, PullSecretRow,
+    PurgeBefore, Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret,
+    ServedView, Store, StoreError, StreamHead,
 };
 use crate::ids::{
     AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, RotationId,
@@ -45,7 +46,10 @@ struct Tables {
     secrets: BTreeMap<AccountId, SealedSecret>,
     rotations: BTreeMap<RotationId, RotationRow>,
     audit: Vec<AuditEvent>,
-    heads: BTreeMap<String, (u64, Option<Vec<u8>>)>,
+    last_event: i64,
+    heads: BTreeMap<String, StreamHead>,
+    anchored: BTreeMap<String, u64>,
+    checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
 }
@@ -98,20 +102,6 @@ impl MemoryStore {
 }
 
 impl Tables {
-    fn append_audit(&mut self, rows: &[AuditRow], seal: Option<&dyn AuditSeal>) {
-        for row in rows {
-            let link = Link::after(self.heads.get(&row.stream).cloned(), row, seal);
-            self.heads.insert(row.stream.clone(), (link.sequence, link.hash.clone()));
-            self.audit.push(AuditEvent {
-                event_id: i64::try_from(self.audit.len()).unwrap_or(i64::MAX).saturating_add(1),
-                sequence: link.sequence,
-                previous_hash: link.previous_hash,
-                hash: link.hash,
-                row: row.clone(),
-            });
-        }
-    }
-
     /// The request, while this attempt holds it and it has no answer.
     fn held(&mut self, key: &IdempotencyKey, holder: Uuid) -> Option<&mut StoredRequest> {
         let held =
@@ -305,8 +295,7 @@ impl Store for MemoryStore {
         };
         let state = request.meets(start);
         if state == IdempotencyState::Begun {
-            request.holder = start.holder;
-            request.lease_until = start.lease_until;
+            *request = StoredRequest::begun(start);
         }
         Ok(state)
     }
@@ -327,6 +316,26 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn correct_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: Uuid,
+        status: Option<u16>,
+    ) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        let Some(request) = tables.requests.get_mut(key).filter(|it| it.holder == holder) else {
+            return Ok(());
+        };
+        match (status, &mut request.answer) {
+            (Some(status), Some(answer)) => answer.0 = status,
+            (Some(_), None) => {}
+            (None, _) => {
+                tables.requests.remove(key);
+            }
+        }
+        Ok(())
+    }
+
     async fn record_audit(&self, rows: &[AuditRow]) -> Result<(), StoreError> {
         self.tables().append_audit(rows, self.seal());
         Ok(())
@@ -339,6 +348,40 @@ impl Store for MemoryStore {
         limit: u32,
     ) -> Result<Page<AuditEvent>, StoreError> {
         self.tables().list_audit(filter, cursor, limit)
+    }
+
+    async fn checkpoint_audit(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditCheckpoint>, StoreError> {
+        Ok(self.tables().checkpoint_audit(now, limit, self.seal()))
+    }
+
+    async fn prune_audit(
+        &self,
+        before: Timestamp,
+        now: Timestamp,
+        batch: u32,
+    ) -> Result<u64, StoreError> {
+        Ok(self.tables().prune_audit(before, now, batch, self.seal()))
+    }
+
+    async fn next_audit_stream(&self, after: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.tables().next_audit_stream(after))
+    }
+
+    async fn audit_stream(&self, stream: &str) -> Result<AuditStream, StoreError> {
+        Ok(self.tables().audit_stream(stream))
+    }
+
+    async fn walk_audit(
+        &self,
+        stream: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditEvent>, StoreError> {
+        Ok(self.tables().walk_audit(stream, after, limit))
     }
 
     async fn key_census(&self) -> Result<BTreeMap<String, u64>, StoreError> {

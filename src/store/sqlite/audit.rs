@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use sqlx::FromRow;
-use sqlx::sqlite::{SqliteConnection, SqlitePool};
+use sqlx::sqlite::{SqliteConnection, SqliteExecutor, SqlitePool};
 
 use super::super::audit::Link;
 use super::super::cursor::Key;
 use super::super::views::audit_start;
-use super::super::{AuditEvent, AuditFilter, AuditRow, AuditSeal, Cursor, Page, StoreError};
+use super::super::{
+    AuditEvent, AuditFilter, AuditRow, AuditSeal, Cursor, Page, StoreError, StreamHead,
+};
 use super::decode::{count, generation, maybe_word, signed, uuid};
 use super::error::map;
 use super::write::Write;
@@ -27,8 +29,6 @@ const INSERT: &str = "INSERT INTO audit_events (stream, sequence, previous_hash,
      request_id) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
-type StreamHead = (u64, Option<Vec<u8>>);
-
 /// Appends to the streams. The caller holds the write transaction, so heads cannot move meanwhile.
 pub(super) async fn append(
     db: &mut SqliteConnection,
@@ -39,7 +39,7 @@ pub(super) async fn append(
     for row in rows {
         let head = match heads.remove(row.stream.as_str()) {
             Some(head) => Some(head),
-            None => head(db, &row.stream).await?,
+            None => head(&mut *db, &row.stream).await?,
         };
         let link = Link::after(head, row, seal);
         insert(db, row, &link).await?;
@@ -52,7 +52,10 @@ pub(super) async fn append(
     Ok(())
 }
 
-async fn head(db: &mut SqliteConnection, stream: &str) -> Result<Option<StreamHead>, StoreError> {
+pub(super) async fn head<'a>(
+    db: impl SqliteExecutor<'a>,
+    stream: &str,
+) -> Result<Option<StreamHead>, StoreError> {
     let query = sqlx::query_as(SELECT_HEAD).bind(stream);
     let row: Option<(i64, Option<Vec<u8>>)> = query.fetch_optional(db).await.map_err(map)?;
     row.map(|(sequence, hash)| Ok((count(sequence)?, hash))).transpose()
@@ -91,12 +94,19 @@ pub(super) async fn record(
     tx.end(done).await
 }
 
+macro_rules! select_events {
+    () => {
+        "SELECT event_id, stream, sequence, previous_hash, hash, at, actor, action, \
+         cluster_id, rotation_id, account, registry_id, generation, detail, reason, \
+         request_id FROM audit_events WHERE "
+    };
+}
+pub(super) use select_events;
+
 macro_rules! select {
     ($where:literal) => {
         concat!(
-            "SELECT event_id, stream, sequence, previous_hash, hash, at, actor, action, \
-             cluster_id, rotation_id, account, registry_id, generation, detail, reason, \
-             request_id FROM audit_events WHERE ",
+            select_events!(),
             $where,
             " AND at >= ?4 AND event_id < ?5 ORDER BY event_id DESC LIMIT ?6"
         )
@@ -115,7 +125,7 @@ pub(super) const OF_ACTION: &str = select!("?1 IS NULL AND ?2 IS NULL AND action
 pub(super) const ALL: &str = select!("?1 IS NULL AND ?2 IS NULL AND ?3 IS NULL");
 
 #[derive(FromRow)]
-struct EventRow {
+pub(super) struct EventRow {
     event_id: i64,
     stream: String,
     sequence: i64,
