@@ -212,6 +212,8 @@ fn spawn(directory: &Path, setup: &Setup, start: u32) -> Child {
 pub struct Answer {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
+    /// As it came.
+    pub text: String,
     pub body: Value,
 }
 
@@ -220,8 +222,8 @@ impl Answer {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let text = response.text().await.unwrap();
-        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Self { status, headers, body }
+        let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
+        Self { status, headers, text, body }
     }
 
     pub fn header(&self, name: &str) -> &str {
