@@ -146,6 +146,11 @@ async fn a_wrong_field_is_named_and_no_value_of_a_secret_shown() {
     let word = world.service.post(&rotations, json!({"reason": "boredom"})).await;
     assert_eq!(word.problem(), (400, "HYPERFLEET-VAL-002"));
     assert_eq!(fault(&word.body)["allowed_values"], json!(["manual", "compromise", "scheduled"]));
+    for reason in [json!(null), json!(5), json!({})] {
+        let typed = world.service.post(&rotations, json!({"reason": reason})).await;
+        assert_eq!(typed.problem(), (400, "HYPERFLEET-VAL-002"), "{reason}");
+        assert_eq!(fault(&typed.body)["field"], "reason", "{reason}");
+    }
     let flag = world.service.get(&format!("{PATH}?include_metadata=yes")).await;
     assert_eq!(flag.problem(), (400, "HYPERFLEET-VAL-004"));
 }

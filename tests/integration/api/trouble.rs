@@ -50,6 +50,20 @@ async fn work_for_a_registry_that_is_down_waits_and_goes_on_by_itself() {
 }
 
 #[tokio::test]
+async fn a_wait_ends_when_the_service_stops() {
+    let world = World::start().await;
+    let cluster = world.cluster("cls-1");
+    fs::write(world.htpasswd(), "no colon in this line\n").unwrap();
+    let waiting = world.service.request(Method::POST, &cluster.path).header("Prefer", "wait=60");
+    let stopped = async {
+        cluster.until_state("issuing").await;
+        world.service.terminate();
+    };
+    let (answer, ()) = tokio::join!(send(waiting), stopped);
+    assert_eq!((answer.status, &answer.body["state"]), (202, &json!("issuing")));
+}
+
+#[tokio::test]
 async fn a_delete_that_cannot_be_done_yet_goes_on_by_itself() {
     let world = World::start().await;
     let cluster = world.cluster("cls-1");

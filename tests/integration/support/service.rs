@@ -80,6 +80,12 @@ impl Service {
         self.child.wait().unwrap();
     }
 
+    /// SIGTERM: it ends what it began.
+    pub fn terminate(&self) {
+        let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
     /// Starts it again over the same data, on other ports.
     pub async fn restart(&mut self) {
         self.starts += 1;
