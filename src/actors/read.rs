@@ -152,9 +152,9 @@ async fn note(
     match shards.execute(cluster_id, Command::Observe(evidence), caller).await {
         Ok(_) => Ok(()),
         // It was revoked between the read and the command.
-        Err(CommandError::Step(StepError::Rejected(Rejection::NotInUse | Rejection::NoRecord))) => {
-            Err(HeartbeatError::Unauthorized)
-        }
+        Err(CommandError::Step(StepError::Rejected(
+            Rejection::NotInUse | Rejection::NoRecord | Rejection::State { .. },
+        ))) => Err(HeartbeatError::Unauthorized),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,6 +1,7 @@
 //! The one integration binary: black-box tests of the program and its surfaces, a module per subject.
 
 mod actors;
+mod api;
 mod cli;
 mod config;
 mod keys;

@@ -22,9 +22,9 @@ use crate::http::document::{Document, Entry};
 use crate::http::edge::Edge;
 use crate::http::extract::Reason;
 use crate::http::handlers::once::Repeats;
-use crate::http::problem::{ApiError, Constraint, FieldError, Refused};
+use crate::http::problem::{ApiError, Constraint, FieldError, RETRY_SOON, Refused};
 use crate::ids::{AccountId, ClusterId, RegistryId};
-use crate::state::pull_secret::{Command, PullSecret};
+use crate::state::pull_secret::{Command, PullSecret, due_at};
 use crate::store::{IdempotencyAnswer, SealedSecret, StoreError};
 
 /// Empty until the service is set up; the gate lets nobody through before that.
@@ -121,6 +121,14 @@ impl Work {
                 ApiError::unavailable("secrets cannot be sealed at the moment", cause)
             }
         }
+    }
+
+    /// When to ask again for work that goes on by itself: at its next attempt, or soon while one runs.
+    pub fn come_back(&self, record: &PullSecret) -> Duration {
+        let now = self.deps.clock.now();
+        let runs = record.accounts.iter().any(|account| account.call.is_some());
+        let next = due_at(record, &self.deps.policy).filter(|due| !runs && *due > now);
+        next.map_or(RETRY_SOON, |due| due.since(now))
     }
 
     /// Opens the served secrets and puts them together, for this caller: the audit knows of it before

@@ -15,7 +15,9 @@ use crate::http::extract::{BasicAuth, Body, Cluster, Reason, RotationInPath};
 use crate::http::problem::{ApiError, Constraint, FieldError, Refused, Scheme};
 use crate::http::resource::{Confirmation, HeartbeatResource, PresentedCredential};
 use crate::ids::{ClusterId, Generation};
-use crate::state::pull_secret::{Command, Evidence, EvidenceSource, EvidenceSubject, Rejection};
+use crate::state::pull_secret::{
+    Command, Evidence, EvidenceSource, EvidenceSubject, Rejection, StateName,
+};
 use crate::time::Timestamp;
 
 /// A consumer's name is at most so long.
@@ -90,6 +92,12 @@ pub async fn confirm_generation(
         }
         // A number that was never given out confirms nothing, and is nobody's word.
         Err(CommandError::Step(StepError::Rejected(Rejection::NotServed { served }))) => served,
+        // There is a record, and nothing of it is served.
+        Err(CommandError::Step(StepError::Rejected(Rejection::State { state })))
+            if state != StateName::Revoked =>
+        {
+            Generation::NONE
+        }
         Err(error) => return Err(work.refused(&cluster_id, &error)),
     };
     answer::json(StatusCode::OK, &Confirmation::of(generation, served))

@@ -12,7 +12,7 @@ use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
 use crate::http::edge::Edge;
 use crate::http::extract::{Body, Cluster, ETag, IfNoneMatch, Prefer, Query, Reason};
-use crate::http::problem::{ApiError, Conflict, Constraint, FieldError, RETRY_SOON};
+use crate::http::problem::{ApiError, Conflict, Constraint, FieldError};
 use crate::http::resource::{self, Show};
 use crate::http::routes::Permission;
 use crate::ids::{ClusterId, RegistryId};
@@ -123,7 +123,7 @@ fn accepted(work: &Work, snapshot: &Snapshot, cluster_id: &ClusterId) -> Answer 
     let show = Show { document: None, credentials: true, hosts: &work.hosts };
     let response = answer::json(StatusCode::ACCEPTED, &resource::pull_secret(record, show))?;
     let response = answer::with_location(response, &path(cluster_id));
-    Ok(answer::with_retry_after(response, RETRY_SOON))
+    Ok(answer::with_retry_after(response, work.come_back(record)))
 }
 
 fn path(cluster_id: &ClusterId) -> String {
@@ -190,7 +190,7 @@ pub async fn revoke(
     match &snapshot.0.record {
         Some(record) if !is_revoked(&snapshot) => {
             let response = answer::json(StatusCode::ACCEPTED, &resource::revocation(record))?;
-            Ok(answer::with_retry_after(response, RETRY_SOON))
+            Ok(answer::with_retry_after(response, work.come_back(record)))
         }
         Some(_) | None => Ok(answer::no_content()),
     }

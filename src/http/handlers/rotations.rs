@@ -18,7 +18,7 @@ use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
 use crate::http::extract::{Body, Cluster, IdempotencyKey, Query, Reason, RotationInPath};
 use crate::http::problem::ApiError;
-use crate::http::resource::{self, Pagination, RotationList};
+use crate::http::resource::{self, Pagination, RotationList, RotationResource};
 use crate::ids::{ClusterId, RegistryId, RotationId};
 use crate::registries::{CallContext, Fence};
 use crate::state::pull_secret::{Command, PullSecret, RotationReason};
@@ -101,24 +101,27 @@ pub(super) async fn show(
     rotation_id: RotationId,
     status: StatusCode,
 ) -> Answer {
-    let stored = work.deps.store.rotation(cluster_id, rotation_id);
-    let detail = stored.await.map_err(|error| store(&error))?;
-    let detail = detail.ok_or_else(|| ApiError::no_rotation(Some(cluster_id.clone())))?;
-    let record = running(work, cluster_id, detail.rotation.completed_at.is_none()).await?;
-    let now = work.deps.clock.now();
-    let shown =
-        resource::rotation(cluster_id, &detail.rotation, record.as_ref(), &work.deps.policy, now);
-    answer::json(status, &shown)
+    match described(work, cluster_id, rotation_id).await? {
+        Some(shown) => answer::json(status, &shown),
+        None => Err(ApiError::no_rotation(Some(cluster_id.clone()))),
+    }
 }
 
-async fn running(
+async fn described(
     work: &Work,
     cluster_id: &ClusterId,
-    runs: bool,
-) -> Result<Option<PullSecret>, ApiError> {
-    if !runs {
-        return Ok(None);
-    }
+    rotation_id: RotationId,
+) -> Result<Option<RotationResource>, ApiError> {
+    // The record comes first: a rotation that ends in between is then shown as ended.
+    let record = recorded(work, cluster_id).await?;
+    let stored = work.deps.store.rotation(cluster_id, rotation_id);
+    let detail = stored.await.map_err(|error| store(&error))?;
+    let (policy, now) = (&work.deps.policy, work.deps.clock.now());
+    let shown = |detail| resource::rotation(cluster_id, &detail, record.as_ref(), policy, now);
+    Ok(detail.map(shown))
+}
+
+async fn recorded(work: &Work, cluster_id: &ClusterId) -> Result<Option<PullSecret>, ApiError> {
     let loaded = work.deps.store.load(cluster_id).await.map_err(|error| store(&error))?;
     Ok(loaded.record)
 }
@@ -144,8 +147,8 @@ pub(super) async fn list_of(work: &Work, cluster_id: Option<ClusterId>, query: &
     let Page { items, next, total_count } = listed.map_err(|error| store(&error))?;
     let mut rotations = Vec::with_capacity(items.len());
     for RotationRow { cluster_id, rotation } in &items {
-        // Progress in detail is the single resource's; a list costs one query.
-        rotations.push(resource::rotation(cluster_id, rotation, None, &work.deps.policy, now));
+        // One that was removed from the history in between is left out.
+        rotations.extend(described(work, cluster_id, rotation.id).await?);
     }
     let pagination = Pagination::new(next.as_ref(), total_count);
     answer::json(StatusCode::OK, &RotationList { rotations, pagination })
@@ -176,7 +179,7 @@ impl Fence for Free {
 
 /// `dry_run`: reach and rights at each registry of the record, by listing our own accounts.
 async fn try_registries(work: &Work, cluster_id: &ClusterId) -> Answer {
-    let record = running(work, cluster_id, true).await?.filter(|record| record.served().is_some());
+    let record = recorded(work, cluster_id).await?.filter(|record| record.served().is_some());
     let record = record.ok_or_else(|| ApiError::no_pull_secret(cluster_id.clone()))?;
     let tried = join_all(record.registries.iter().map(|id| try_one(work, id))).await;
     let registries = record.registries.iter().cloned().zip(tried).collect();

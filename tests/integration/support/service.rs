@@ -80,6 +80,12 @@ impl Service {
         self.child.wait().unwrap();
     }
 
+    /// SIGTERM: it ends what it began.
+    pub fn terminate(&self) {
+        let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
     /// Starts it again over the same data, on other ports.
     pub async fn restart(&mut self) {
         self.starts += 1;
@@ -212,6 +218,8 @@ fn spawn(directory: &Path, setup: &Setup, start: u32) -> Child {
 pub struct Answer {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
+    /// As it came.
+    pub text: String,
     pub body: Value,
 }
 
@@ -220,8 +228,8 @@ impl Answer {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let text = response.text().await.unwrap();
-        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Self { status, headers, body }
+        let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
+        Self { status, headers, text, body }
     }
 
     pub fn header(&self, name: &str) -> &str {

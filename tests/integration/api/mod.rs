@@ -1,0 +1,12 @@
+//! The HTTP contract, line by line, against the real program.
+
+mod auth;
+mod errors;
+mod evidence;
+mod fleet;
+mod headers;
+mod operate;
+mod pull_secrets;
+mod rotations;
+mod trouble;
+mod world;
