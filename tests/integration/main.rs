@@ -1,8 +1,10 @@
 //! The one integration binary: black-box tests of the program and its surfaces, a module per subject.
 
 mod actors;
+mod audit;
 mod cli;
 mod config;
+mod idempotency;
 mod keys;
 mod layers;
 mod pulls;

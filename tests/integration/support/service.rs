@@ -80,6 +80,13 @@ impl Service {
         self.child.wait().unwrap();
     }
 
+    /// SIGTERM, and its orderly end.
+    pub fn stop(&mut self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success(), "{}", self.log());
+    }
+
     /// Starts it again over the same data, on other ports.
     pub async fn restart(&mut self) {
         self.starts += 1;
