@@ -2,8 +2,10 @@
 
 mod actors;
 mod api;
+mod audit;
 mod cli;
 mod config;
+mod idempotency;
 mod keys;
 mod layers;
 mod pulls;

@@ -91,7 +91,6 @@ async fn pages_are_read_in_the_order_of_their_index() {
         audit::OF_ACTOR,
         audit::OF_ACTION,
         audit::ALL,
-        ledger::SELECT_MOVED,
         ledger::WALK,
     ];
     for sql in pages {

@@ -86,6 +86,12 @@ impl Service {
         assert!(status.success());
     }
 
+    /// SIGTERM, and its orderly end.
+    pub fn stop(&mut self) {
+        self.terminate();
+        assert!(self.child.wait().unwrap().success(), "{}", self.log());
+    }
+
     /// Starts it again over the same data, on other ports.
     pub async fn restart(&mut self) {
         self.starts += 1;
