@@ -10,6 +10,7 @@
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
 //! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
 //! | [`system`] | starts the above; what HTTP talks to |
+//! | `points` | where a test lets the process die |
 //! | [`read`] | what is read for GET and heartbeats, from the database |
 //!
 //! Actors hold no truth. Whatever one knows can be read again from the database, so any of them may
@@ -20,6 +21,7 @@ pub mod audit;
 pub mod calls;
 pub mod credential;
 pub mod deps;
+pub(crate) mod points;
 pub mod read;
 pub mod registries;
 pub mod scheduler;

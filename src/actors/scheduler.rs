@@ -13,6 +13,7 @@ use super::audit::Caller;
 use super::deps::Deps;
 use super::shard::Dispatch;
 use super::system::Shards;
+use crate::failpoints::Point;
 use crate::ids::ClusterId;
 use crate::state::pull_secret::Command;
 use crate::store::{PurgeBefore, StoreError};
@@ -164,6 +165,7 @@ pub async fn take_over(deps: &Arc<Deps>, shards: &Shards) -> Result<usize, Store
             Ok(_) => tracing::info!(%cluster_id, "open calls were closed as unknown"),
             Err(error) => tracing::error!(%cluster_id, %error, "open calls stay open"),
         }
+        let _ = deps.at(Point::TakenOver, None).await;
     }
     Ok(count)
 }

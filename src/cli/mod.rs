@@ -7,6 +7,7 @@ mod config;
 mod flags;
 pub mod keys;
 pub mod serve;
+mod shutdown;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

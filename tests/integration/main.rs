@@ -3,10 +3,13 @@
 mod actors;
 mod cli;
 mod config;
+mod disk;
 mod keys;
+mod kill;
 mod layers;
 mod pulls;
 mod registries;
 mod service;
+mod shutdown;
 mod store;
 mod support;

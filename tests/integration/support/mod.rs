@@ -3,4 +3,5 @@
 pub mod calls;
 pub mod docker_registry;
 pub mod image;
+pub mod seed;
 pub mod service;
