@@ -100,10 +100,18 @@ impl Arena {
         self.deaths.note((point, call), open);
     }
 
-    /// The service works undisturbed until nothing is left to do.
+    /// Started once more, the service works undisturbed until nothing is left to do.
     pub async fn rest(&mut self) {
         self.orders.rest.store(true, Ordering::SeqCst);
         assert!(self.try_restart("").await, "{}", self.service.log());
+        self.settle().await;
+        self.service.kill();
+        self.orders.rest.store(false, Ordering::SeqCst);
+    }
+
+    /// The clusters want nothing new until the service, as it is, has nothing left to do.
+    pub async fn settle(&mut self) {
+        self.orders.rest.store(true, Ordering::SeqCst);
         self.assert_safe().await;
         let rows = self.rows().await;
         if let Err(restless) = rows.until_at_rest(Duration::from_secs(60)).await {
@@ -111,7 +119,6 @@ impl Arena {
         }
         rows.assert_exact(&self.orders.htpasswd).await;
         judge::assert_audit(&rows.told().await);
-        self.service.kill();
         self.orders.rest.store(false, Ordering::SeqCst);
     }
 

@@ -85,7 +85,7 @@ impl Cluster {
     }
 
     async fn act(&mut self, body: &Value) -> Result<(), NoAnswer> {
-        let phase = body["rotation"]["progress"]["phase"].as_str();
+        let phase = body["rotation"]["phase"].as_str();
         let rotation = body["rotation"]["rotation_id"].as_str().unwrap_or_default();
         match self.random.random_range(0..100) {
             0..4 => self.change(Method::DELETE, "", Value::Null).await,

@@ -18,7 +18,7 @@ use strum::VariantArray as _;
 use self::arena::Arena;
 use crate::support::seed::{random, seed};
 
-const ROUNDS: usize = 2;
+const ROUNDS: usize = 3;
 const RANDOM_KILLS: usize = 60;
 const SIGABRT: i32 = 6;
 
@@ -51,6 +51,30 @@ async fn killed_at_every_point_it_goes_on() {
             }
         }
         arena.rest().await;
+    }
+    arena.finish().await;
+}
+
+/// The same points, but the process lives: an actor or a call panics, or an answer of the database or of the
+/// registry is lost. Nobody starts it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn hurt_at_every_point_it_heals() {
+    let seed = seed();
+    let mut random = random(seed, 0);
+    let mut arena = Arena::start(seed).await;
+    let points = Point::VARIANTS.iter().filter(|point| **point != Point::TakenOver);
+    for point in points {
+        for action in ["error", "panic"] {
+            let mut hurt = |call: &Call| {
+                let lose = if *call == Call::Lookup { "after_call:create=error@4," } else { "" };
+                format!("{lose}{point}:{call}={action}@{}", random.random_range(1..=3))
+            };
+            let rules: Vec<String> = Call::VARIANTS.iter().map(&mut hurt).collect();
+            arena.restart(&rules.join(",")).await;
+            arena.service.logged_times("a failure point acts", 4).await;
+            arena.settle().await;
+            arena.service.kill();
+        }
     }
     arena.finish().await;
 }

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::str::FromStr as _;
+
+use hyperfleet_credentials::state::pull_secret::Call;
 
 use super::judge::{OpenCall, Told};
 
@@ -28,6 +31,11 @@ impl Deaths {
             row.kills += 1;
             row.nothing += usize::from(open.is_empty());
             for call in open {
+                // A named place is about one kind of call; what others had open beside it is only counted.
+                if Call::from_str(&place.1).is_ok() && call.call != place.1 {
+                    row.beside += 1;
+                    continue;
+                }
                 *match fate(call, told) {
                     Fate::Adopted => &mut row.adopted,
                     Fate::Burnt => &mut row.burnt,
@@ -71,6 +79,7 @@ struct Row {
     burnt: usize,
     repeated: usize,
     overtaken: usize,
+    beside: usize,
 }
 
 #[derive(Debug, Default)]
@@ -80,14 +89,14 @@ impl Display for Table {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| killed | call | kills | nothing open | adopted | burnt | repeated | overtaken |"
+            "| killed | call | kills | nothing open | adopted | burnt | repeated | overtaken | open beside |"
         )?;
-        writeln!(f, "|---|---|---|---|---|---|---|---|")?;
+        writeln!(f, "|---|---|---|---|---|---|---|---|---|")?;
         for ((point, call), row) in &self.0 {
-            let Row { kills, nothing, adopted, burnt, repeated, overtaken } = row;
+            let Row { kills, nothing, adopted, burnt, repeated, overtaken, beside } = row;
             writeln!(
                 f,
-                "| {point} | {call} | {kills} | {nothing} | {adopted} | {burnt} | {repeated} | {overtaken} |"
+                "| {point} | {call} | {kills} | {nothing} | {adopted} | {burnt} | {repeated} | {overtaken} | {beside} |"
             )?;
         }
         Ok(())

@@ -101,11 +101,18 @@ impl Service {
         self.child = spawn(&self.directory, &self.setup, self.starts);
     }
 
+    /// Starts it again with these failure points and does not wait for anything.
+    pub fn start_armed(&mut self, failpoints: &str) {
+        self.setup.env.retain(|(name, _)| name != FAILPOINTS);
+        if !failpoints.is_empty() {
+            self.setup.env.push((FAILPOINTS.to_owned(), failpoints.to_owned()));
+        }
+        self.start_again();
+    }
+
     /// Starts it again with these failure points; false when it died before it was ready.
     pub async fn restart_armed(&mut self, failpoints: &str) -> bool {
-        self.setup.env.retain(|(name, _)| name != FAILPOINTS);
-        self.setup.env.push((FAILPOINTS.to_owned(), failpoints.to_owned()));
-        self.start_again();
+        self.start_armed(failpoints);
         self.is_ready().await
     }
 
@@ -133,9 +140,14 @@ impl Service {
 
     /// Waits until it has logged this message.
     pub async fn logged(&self, message: &str) {
+        self.logged_times(message, 1).await;
+    }
+
+    /// The same for so many times.
+    pub async fn logged_times(&self, message: &str, times: usize) {
         let deadline = Instant::now() + Duration::from_secs(60);
         let text = format!("\"message\":\"{message}\"");
-        while !self.log().contains(&text) {
+        while self.log().matches(&text).count() < times {
             assert!(Instant::now() < deadline, "not logged: {message}\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
