@@ -12,6 +12,7 @@ use secrecy::SecretString;
 
 use super::deps::{ConfiguredRegistry, Deps};
 use super::step::{AnnouncedCall, aad};
+use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId};
 use crate::registries::lane::{BreakerState, Lane, Permit, Verdict};
 use crate::registries::{
@@ -56,7 +57,6 @@ impl Fence for StoredFence {
 pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCall) -> Finished {
     let AnnouncedCall { account, call, token, announced_at, permit } = announced;
     let deps = &deps;
-    let _running = deps.activity.begin();
     let account_id = account.id;
     let Some(configured) = deps.registries.get(&account.registry_id) else {
         let answer = Answer::lost(call, "the registry is not configured any more");
@@ -109,11 +109,30 @@ type Done = (Answer, Option<SecretString>);
 
 impl Work<'_> {
     async fn run(&self, call: Call, permit: Permit) -> Done {
-        match call {
+        if self.deps.at(Point::BeforeCall, Some(call)).await.is_err() {
+            let trouble =
+                Trouble::new(TroubleKind::Connect, "a failure point keeps it from being sent");
+            return (self.not_sent(call, &trouble), None);
+        }
+        let done = match call {
             Call::Create => self.create(permit).await,
             Call::Lookup => self.lookup(permit).await,
             Call::Verify => (self.verify(permit).await, None),
             Call::Revoke => (self.revoke(permit).await, None),
+        };
+        if self.deps.at(Point::AfterCall, Some(call)).await.is_err() {
+            let trouble = Trouble::new(TroubleKind::Timeout, "a failure point loses the answer");
+            return (trouble_answer(call, &trouble, &self.configured.lane), None);
+        }
+        done
+    }
+
+    fn not_sent(&self, call: Call, trouble: &Trouble) -> Answer {
+        match call {
+            Call::Create => Answer::Create(CreateAnswer::NotApplied(self.failure(trouble))),
+            Call::Lookup | Call::Verify | Call::Revoke => {
+                trouble_answer(call, trouble, &self.configured.lane)
+            }
         }
     }
 

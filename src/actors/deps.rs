@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::activity::Activity;
 use crate::crypto::SharedKeyring;
+use crate::failpoints::FailPoints;
 use crate::ids::RegistryId;
 use crate::registries::Registry;
 use crate::registries::lane::Lane;
@@ -34,6 +35,8 @@ pub struct Deps {
     pub tuning: Tuning,
     /// What is under way.
     pub activity: Activity,
+    /// Where a test lets the process die; never armed in production.
+    pub failpoints: Option<FailPoints>,
 }
 
 /// A registry and what stands in front of it.

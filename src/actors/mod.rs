@@ -12,6 +12,7 @@
 //! | [`system`] | starts the above; what HTTP talks to |
 //! | [`upkeep`] | lets history pass, anchors the audit |
 //! | [`reads`] | tells the audit of every pull secret that is handed out |
+//! | `points` | where a test lets the process die |
 //! | [`read`] | what is read for GET and heartbeats, from the database |
 //!
 //! Actors hold no truth. Whatever one knows can be read again from the database, so any of them may
@@ -22,6 +23,7 @@ pub mod audit;
 pub mod calls;
 pub mod credential;
 pub mod deps;
+pub(crate) mod points;
 pub mod read;
 pub mod reads;
 pub mod registries;

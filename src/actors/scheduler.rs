@@ -14,6 +14,7 @@ use super::deps::Deps;
 use super::shard::Dispatch;
 use super::system::Shards;
 use super::upkeep;
+use crate::failpoints::Point;
 use crate::ids::ClusterId;
 use crate::state::pull_secret::Command;
 use crate::store::StoreError;
@@ -172,6 +173,7 @@ pub async fn take_over(deps: &Arc<Deps>, shards: &Shards) -> Result<usize, Store
             Ok(_) => tracing::info!(%cluster_id, "open calls were closed as unknown"),
             Err(error) => tracing::error!(%cluster_id, %error, "open calls stay open"),
         }
+        let _ = deps.at(Point::TakenOver, None).await;
     }
     Ok(count)
 }

@@ -15,6 +15,7 @@ use actix::prelude::*;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
+use super::activity::Running;
 use super::audit::Caller;
 use super::calls::Finished;
 use super::credential::{CredentialActor, Execute, Executed, Outcome, Wake};
@@ -65,7 +66,7 @@ pub struct Asked {
 #[derive(Debug)]
 enum Work {
     Execute(Asked),
-    Outcome(Finished),
+    Outcome(Finished, Running),
     Wake,
 }
 
@@ -78,8 +79,8 @@ impl Dispatch {
 
     /// The outcome of a call.
     #[must_use]
-    pub const fn outcome(cluster_id: ClusterId, finished: Finished) -> Self {
-        Self { cluster_id, work: Work::Outcome(finished) }
+    pub const fn outcome(cluster_id: ClusterId, finished: Finished, running: Running) -> Self {
+        Self { cluster_id, work: Work::Outcome(finished, running) }
     }
 
     /// A look at what is due.
@@ -264,7 +265,9 @@ impl Handler<Dispatch> for Shard {
         match work {
             Work::Execute(asked) => self.execute(&cluster_id, asked, context),
             // An outcome is a fact and always fits: there is one per announced call.
-            Work::Outcome(finished) => self.actor(&cluster_id, context).do_send(Outcome(finished)),
+            Work::Outcome(finished, running) => {
+                self.actor(&cluster_id, context).do_send(Outcome(finished, running));
+            }
             Work::Wake => {
                 // A full mailbox is awake.
                 if !self.is_paused(&cluster_id) && !self.deps.activity.is_stopping() {

@@ -11,6 +11,7 @@ use secrecy::SecretString;
 use super::audit::{self, Caller};
 use super::deps::Deps;
 use crate::crypto::{Aad, SealError, secret};
+use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId};
 use crate::registries::lane::{NotNow, NotNowKind, Permit};
 use crate::state::pull_secret::{
@@ -327,9 +328,14 @@ impl<'a> Plan<'a> {
             outbox: Vec::new(),
             idempotency: request.answer.clone(),
         };
+        let calls = || announced.iter().map(|(_, call, _, _)| *call);
+        let points = [Point::BeforeCommit, Point::BeforeOutcomeCommit];
+        deps.at_commit(points, calls(), request.command).await?;
         let committed = Instant::now();
         let version = deps.store.commit(commit).await?;
         deps.metrics.db("commit", committed.elapsed());
+        let points = [Point::AfterCommit, Point::AfterOutcomeCommit];
+        deps.at_commit(points, calls(), request.command).await?;
         audit::log(cluster_id, after.as_ref(), &events, request.caller);
         count(deps, &events, after.as_ref());
         let calls = announced

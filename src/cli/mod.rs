@@ -8,6 +8,7 @@ mod config;
 mod flags;
 pub mod keys;
 pub mod serve;
+mod shutdown;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -1,26 +1,25 @@
 //! `serve` and `migrate`: the one place that knows all layers and puts them together.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::web::Data;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use async_trait::async_trait;
 use secrecy::ExposeSecret;
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::shutdown::{Shutdown, Signals};
 use crate::actors::deps::Deps;
 use crate::actors::reads::{self, ReadLog};
 use crate::actors::registries;
 use crate::actors::system::System;
-use crate::actors::upkeep;
-use crate::config::{AuthMode, Config};
+use crate::config::{AuthMode, Config, FAILPOINTS_VARIABLE};
 use crate::crypto::{AuditKey, SharedKeyring};
+use crate::failpoints::FailPoints;
 use crate::http::auth::{Authenticator, StaticTokens};
 use crate::http::edge::{Edge, Lifecycle};
 use crate::http::handlers::{Backend, Repeats, Work, handlers};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
-use crate::http::server::{self, Bound};
+use crate::http::server;
 use crate::registries::lane::BreakerState;
 use crate::store::{AuditSeal, SqliteStore, Store};
 use crate::telemetry::Metrics;
@@ -31,6 +30,7 @@ use crate::time::{Clock, SystemClock};
 /// # Errors
 /// When something that the service cannot do without is missing.
 pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new()?;
     let lifecycle = Lifecycle::default();
@@ -46,15 +46,24 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     // Listening comes first: a probe is answered while the rest is set up.
     let bound =
         server::listen(&config.server, &config.metrics, None, &edge, handlers(backend.clone()))?;
-    let Bound { api, metrics: pages, .. } = bound;
-    let (api_handle, pages_handle) = (api.handle(), pages.handle());
-    let servers = (actix_rt::spawn(api), actix_rt::spawn(pages));
+    let (api, pages) = (bound.api.handle(), bound.metrics.handle());
+    actix_rt::spawn(bound.api);
+    actix_rt::spawn(bound.metrics);
 
     let audit_key = AuditKey::load(&config.encryption.keys_dir)
         .context("the audit needs its key; `keys generate` makes it beside a data key")?;
     let repeats = Repeats::new(&audit_key, config.server.request_wait);
-    let deps = Arc::new(deps(&config, dev, clock, metrics.clone(), audit_key).await?);
-    let system = System::start(deps.clone()).await?;
+    let set_up = async {
+        let deps = Arc::new(deps(&config, dev, clock, metrics.clone(), audit_key).await?);
+        anyhow::Ok((System::start(deps.clone()).await?, deps))
+    };
+    let (system, deps) = tokio::select! {
+        done = set_up => done?,
+        signal = signals.next() => {
+            tracing::info!(signal, "told to stop before it was ready");
+            return Ok(());
+        }
+    };
     let reads = ReadLog::start(deps.clone(), config.audit.reads, reads::BUFFER);
     backend.set(Work::new(deps.clone(), system.shards.clone(), repeats, reads));
     lifecycle.begin_serving();
@@ -62,48 +71,25 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     tracing::info!("ready");
 
     let outcome = tokio::select! {
-        stopped = told_to_stop() => stopped,
-        reason = system.failed() => Err(anyhow::anyhow!("{reason}; the process has to be started again")),
+        signal = signals.next() => {
+            tracing::info!(signal, "told to stop");
+            Ok(())
+        }
+        reason = system.failed() => Err(anyhow!("{reason}; the process has to be started again")),
     };
     metrics.up.set(0);
-    lifecycle.begin_draining();
-    tracing::info!("stopping: no new requests are taken");
-    if tokio::time::timeout(config.server.shutdown_timeout, api_handle.stop(true)).await.is_err() {
-        tracing::warn!("requests were still in flight when the time for them was over");
-    }
-    wind_down(&backend, &deps, system, config.server.shutdown_timeout).await;
-    pages_handle.stop(false).await;
-    let _ = servers.0.await;
-    let _ = servers.1.await;
-    deps.store.close().await;
-    tracing::info!("stopped");
-    outcome
-}
-
-/// Nobody asks any more: what was read is written, what is under way ends, and the audit is anchored as it is
-/// then.
-async fn wind_down(backend: &Backend, deps: &Deps, system: System, time: Duration) {
-    let flushed = match backend.get() {
-        Ok(work) => work.reads.flush(time).await,
-        Err(_) => true,
+    let shutdown = Shutdown {
+        lifecycle,
+        api,
+        pages,
+        backend,
+        system,
+        deps,
+        delay: config.server.drain_delay,
+        limit: config.server.shutdown_timeout,
     };
-    if !flushed {
-        tracing::error!("reads of pull secrets were not written to the audit in time");
-    }
-    system.stop(time).await;
-    if let Err(error) = upkeep::anchor_audit(deps).await {
-        tracing::warn!(%error, "the audit was not anchored");
-    }
-}
-
-async fn told_to_stop() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => tracing::info!(signal = "SIGTERM", "told to stop"),
-        _ = interrupt.recv() => tracing::info!(signal = "SIGINT", "told to stop"),
-    }
-    Ok(())
+    let ended = shutdown.run(&mut signals).await;
+    outcome.and(ended)
 }
 
 async fn deps(
@@ -135,7 +121,15 @@ async fn deps(
         installation: config.installation.id.clone(),
         tuning: registries::tuning(config),
         activity: crate::actors::activity::Activity::default(),
+        failpoints: failpoints()?,
     })
+}
+
+/// Armed by nobody but tests.
+fn failpoints() -> anyhow::Result<Option<FailPoints>> {
+    let Ok(rules) = std::env::var(FAILPOINTS_VARIABLE) else { return Ok(None) };
+    tracing::warn!(rules, "failure points are armed: this process fails on purpose");
+    Ok(Some(rules.parse().context(FAILPOINTS_VARIABLE)?))
 }
 
 fn authenticator(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {

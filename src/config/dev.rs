@@ -53,7 +53,7 @@ pub(super) fn layer(data_dir: &Path) -> Value {
         .unwrap_or_else(new_installation);
     json!({
         "installation": {"id": id},
-        "server": {"host": "127.0.0.1"},
+        "server": {"host": "127.0.0.1", "drain_delay": "0s"},
         "metrics": {"host": "127.0.0.1"},
         "db": {"url": format!("sqlite://{}", places.database.display())},
         "encryption": {"keys_dir": places.keys},

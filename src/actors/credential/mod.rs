@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use tokio::sync::{oneshot, watch};
 
+use super::activity::Running;
 use super::audit::Caller;
 use super::calls::{self, Finished};
 use super::deps::Deps;
@@ -52,10 +53,10 @@ pub struct Executed {
     pub watch: watch::Receiver<Snapshot>,
 }
 
-/// A call ended.
+/// A call ended. It is under way until its outcome is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Outcome(pub Finished);
+pub struct Outcome(pub Finished, pub Running);
 
 /// A registry's lane has a place for this credential, or has none after all.
 #[derive(Debug, Message)]
@@ -163,10 +164,11 @@ impl CredentialActor {
         let deps = self.deps.clone();
         let cluster_id = self.cluster_id.clone();
         let shard = self.shard.clone();
+        let running = self.deps.activity.begin();
         actix_rt::spawn(async move {
             let finished = calls::make(deps, cluster_id.clone(), call).await;
             // At most one per announced call, so the bound of the mailbox is kept by the machine.
-            shard.do_send(Dispatch::outcome(cluster_id, finished));
+            shard.do_send(Dispatch::outcome(cluster_id, finished, running));
         });
     }
 

@@ -299,5 +299,6 @@ async fn make_deps(
         installation: "test".to_owned(),
         tuning: tuning.clone(),
         activity: Activity::default(),
+        failpoints: None,
     })
 }
