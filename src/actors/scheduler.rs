@@ -117,10 +117,7 @@ impl Handler<Look> for Scheduler {
 
 async fn claim(deps: &Deps) -> Result<Vec<ClusterId>, StoreError> {
     let now = deps.clock.now();
-    let began = Instant::now();
-    let due = deps.store.due(now, deps.tuning.batch, now.plus(deps.tuning.lease)).await?;
-    deps.metrics.db("due", began.elapsed());
-    Ok(due)
+    deps.store.due(now, deps.tuning.batch, now.plus(deps.tuning.lease)).await
 }
 
 async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
@@ -131,6 +128,9 @@ async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
     deps.metrics.due_items.set(i64::try_from(deps.store.due_count(now).await?).unwrap_or(i64::MAX));
     gauge(&deps.metrics.pull_secrets, &deps.store.state_counts().await?);
     gauge(&deps.metrics.rotations, &deps.store.phase_counts().await?);
+    let trouble = deps.store.trouble_counts(now, deps.policy.stuck_after()).await?;
+    gauge(&deps.metrics.attention, &trouble.attention);
+    deps.metrics.burnt_accounts.set(i64::try_from(trouble.burnt).unwrap_or(i64::MAX));
     let before = PurgeBefore {
         rotations: now.minus(deps.policy.history_after),
         secrets: now.minus(deps.tuning.tombstones),

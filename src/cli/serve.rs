@@ -9,6 +9,7 @@ use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::actors::deps::Deps;
+use crate::actors::measured::Measured;
 use crate::actors::registries;
 use crate::actors::system::System;
 use crate::config::{AuthMode, Config};
@@ -102,7 +103,7 @@ async fn deps(
     keyring.get().check_needed(&needed)?;
     let registries = registries::registries(config)?;
     Ok(Deps {
-        store,
+        store: Arc::new(Measured::new(store, metrics.clone())),
         keyring: Arc::new(keyring),
         clock,
         policy: registries::policy(config, &registries),
