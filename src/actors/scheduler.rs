@@ -161,7 +161,10 @@ pub async fn take_over(deps: &Arc<Deps>, shards: &Shards) -> Result<usize, Store
         let done =
             shards.execute(&cluster_id, Command::TakeOver, Caller::service("takeover")).await;
         match done {
-            Ok(_) => tracing::info!(%cluster_id, "open calls were closed as unknown"),
+            Ok(_) => {
+                let event_name = "taken_over";
+                tracing::info!(%cluster_id, event_name, "open calls were closed as unknown");
+            }
             Err(error) => tracing::error!(%cluster_id, %error, "open calls stay open"),
         }
     }

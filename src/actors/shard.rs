@@ -305,7 +305,9 @@ impl Handler<Died> for Shard {
             }
             Some(pause) => {
                 self.deps.metrics.actor_restarts.inc();
-                tracing::error!(%cluster_id, pause_ms = pause.as_millis(), "panicked: restarting");
+                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                let event_name = "actor_restarts";
+                tracing::error!(%cluster_id, event_name, pause_ms, "panicked: restarting");
                 context.notify_later(Dispatch::wake(cluster_id), pause);
             }
         }

@@ -144,7 +144,7 @@ mod tests {
                 request_context.path = "/v1",
                 request_context.field = None::<&str>,
                 detail.json = %detail,
-                nothing.json = %Value::Null,
+                nothing.json = %serde_json::Value::Null,
                 broken.json = "{",
                 "it happened"
             );

@@ -111,7 +111,7 @@ fn explain(path: &str, error: &serde_json::Error) -> ApiError {
         };
         // serde_path_to_error ends the path with the unknown field itself.
         let field = if path == "body" { name } else { path };
-        let field = word(field.rsplit('.').next().unwrap_or_default()).map_or("body", |_| field);
+        let field = word(field).unwrap_or("body");
         return ApiError::field(FieldError::new(
             field,
             Constraint::Unknown { allowed_fields },

@@ -3,4 +3,6 @@
 pub mod calls;
 pub mod docker_registry;
 pub mod image;
+pub mod needles;
 pub mod service;
+pub mod talkative;
