@@ -92,6 +92,7 @@ CREATE INDEX accounts_open_calls ON accounts (cluster_id) WHERE call_token IS NO
 CREATE INDEX accounts_stuck ON accounts (trouble_since, account_id)
     WHERE trouble_since IS NOT NULL AND phase NOT IN ('gone', 'residue');
 CREATE INDEX accounts_residue ON accounts (trouble_since, account_id) WHERE phase = 'residue';
+CREATE INDEX accounts_burnt ON accounts (phase) WHERE phase = 'burnt';
 CREATE INDEX accounts_drifted ON accounts (drifted_since, account_id) WHERE drifted_since IS NOT NULL;
 
 -- Ciphertext, in a table of its own so that no state row ever holds it. `gone_at` is set when the account is

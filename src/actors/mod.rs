@@ -5,6 +5,8 @@
 //! | [`activity`] | what is under way, so that a shutdown can wait for it |
 //! | [`deps`] | what every actor is given |
 //! | [`step`] | one command, one transaction: decide, apply, announce, commit |
+//! | [`log`] | what is logged of steps and calls |
+//! | [`breakers`] | tells when a registry is left alone |
 //! | [`calls`] | one announced call to a registry, and its answer |
 //! | [`credential`] | the actor that serialises one cluster's commands |
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
@@ -13,6 +15,7 @@
 //! | [`upkeep`] | lets history pass, anchors the audit |
 //! | [`reads`] | tells the audit of every pull secret that is handed out |
 //! | `points` | where a test lets the process die |
+//! | [`measured`] | the store, with a stopwatch |
 //! | [`read`] | what is read for GET and heartbeats, from the database |
 //!
 //! Actors hold no truth. Whatever one knows can be read again from the database, so any of them may
@@ -20,9 +23,13 @@
 
 pub mod activity;
 pub mod audit;
+pub mod breakers;
 pub mod calls;
+mod count;
 pub mod credential;
 pub mod deps;
+pub mod log;
+pub mod measured;
 pub(crate) mod points;
 pub mod read;
 pub mod reads;

@@ -133,10 +133,7 @@ impl Handler<Look> for Scheduler {
 
 async fn claim(deps: &Deps) -> Result<Vec<ClusterId>, StoreError> {
     let now = deps.clock.now();
-    let began = Instant::now();
-    let due = deps.store.due(now, deps.tuning.batch, now.plus(deps.tuning.lease)).await?;
-    deps.metrics.db("due", began.elapsed());
-    Ok(due)
+    deps.store.due(now, deps.tuning.batch, now.plus(deps.tuning.lease)).await
 }
 
 async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
@@ -147,6 +144,9 @@ async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
     deps.metrics.due_items.set(i64::try_from(deps.store.due_count(now).await?).unwrap_or(i64::MAX));
     gauge(&deps.metrics.pull_secrets, &deps.store.state_counts().await?);
     gauge(&deps.metrics.rotations, &deps.store.phase_counts().await?);
+    let trouble = deps.store.trouble_counts(now, deps.policy.stuck_after()).await?;
+    gauge(&deps.metrics.attention, &trouble.attention);
+    deps.metrics.burnt_accounts.set(i64::try_from(trouble.burnt).unwrap_or(i64::MAX));
     upkeep::let_pass(deps).await
 }
 
@@ -170,7 +170,10 @@ pub async fn take_over(deps: &Arc<Deps>, shards: &Shards) -> Result<usize, Store
         let done =
             shards.execute(&cluster_id, Command::TakeOver, Caller::service("takeover")).await;
         match done {
-            Ok(_) => tracing::info!(%cluster_id, "open calls were closed as unknown"),
+            Ok(_) => {
+                let event_name = "taken_over";
+                tracing::info!(%cluster_id, event_name, "open calls were closed as unknown");
+            }
             Err(error) => tracing::error!(%cluster_id, %error, "open calls stay open"),
         }
         let _ = deps.at(Point::TakenOver, None).await;

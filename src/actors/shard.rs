@@ -154,8 +154,18 @@ impl Shard {
         let shard = context.address();
         let deps = self.deps.clone();
         let address = CredentialActor::new(deps, cluster_id.clone(), shard, incarnation).start();
-        self.actors.insert(cluster_id.clone(), Entry { address: address.clone(), incarnation });
+        let entry = Entry { address: address.clone(), incarnation };
+        if self.actors.insert(cluster_id.clone(), entry).is_none() {
+            self.deps.metrics.actors.inc();
+        }
         address
+    }
+
+    fn forget(&mut self, cluster_id: &ClusterId, incarnation: u64) {
+        let current = self.actors.get(cluster_id).map(|entry| entry.incarnation);
+        if current == Some(incarnation) && self.actors.remove(cluster_id).is_some() {
+            self.deps.metrics.actors.dec();
+        }
     }
 
     fn is_paused(&self, cluster_id: &ClusterId) -> bool {
@@ -282,10 +292,7 @@ impl Handler<Idle> for Shard {
     type Result = ();
 
     fn handle(&mut self, message: Idle, _context: &mut Context<Self>) {
-        let current = self.actors.get(&message.cluster_id).map(|entry| entry.incarnation);
-        if current == Some(message.incarnation) {
-            self.actors.remove(&message.cluster_id);
-        }
+        self.forget(&message.cluster_id, message.incarnation);
     }
 }
 
@@ -294,10 +301,7 @@ impl Handler<Died> for Shard {
 
     fn handle(&mut self, message: Died, context: &mut Context<Self>) {
         let Died { cluster_id, incarnation } = message;
-        let current = self.actors.get(&cluster_id).map(|entry| entry.incarnation);
-        if current == Some(incarnation) {
-            self.actors.remove(&cluster_id);
-        }
+        self.forget(&cluster_id, incarnation);
         self.deps.metrics.panic("actor");
         match self.note_panic(&cluster_id) {
             None => {
@@ -306,7 +310,9 @@ impl Handler<Died> for Shard {
             }
             Some(pause) => {
                 self.deps.metrics.actor_restarts.inc();
-                tracing::error!(%cluster_id, pause_ms = pause.as_millis(), "panicked: restarting");
+                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                let event_name = "actor_restarts";
+                tracing::error!(%cluster_id, event_name, pause_ms, "panicked: restarting");
                 context.notify_later(Dispatch::wake(cluster_id), pause);
             }
         }

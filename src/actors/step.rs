@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use secrecy::SecretString;
 
 use super::audit::{self, Caller};
+use super::count;
 use super::deps::Deps;
+use super::log::{self, Cause};
 use crate::crypto::{Aad, SealError, secret};
 use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId};
@@ -50,6 +52,8 @@ pub struct AnnouncedCall {
     pub announced_at: Instant,
     /// The place in the registry's lane.
     pub permit: Permit,
+    /// What it is made for.
+    pub cause: Cause,
 }
 
 /// What a step did.
@@ -63,6 +67,8 @@ pub struct Step {
     pub calls: Vec<AnnouncedCall>,
     /// Registries whose lane is full for the moment: wait for a place, then step again.
     pub crowded: Vec<RegistryId>,
+    /// What the step was made for.
+    pub cause: Cause,
 }
 
 /// Why a step did nothing.
@@ -143,14 +149,18 @@ async fn attempt(
     request: &mut Request<'_>,
 ) -> Result<Step, StepError> {
     let mut plan = Plan::new(deps, current);
-    plan.decide(request.command)?;
+    plan.decide(request.command).inspect_err(|rejection| {
+        let record = plan.before.record.as_ref();
+        log::refused(cluster_id, record, request.command, rejection, request.caller);
+    })?;
     plan.announce(&mut request.permits);
     if plan.events.is_empty() {
         if let Some(answer) = &request.answer {
             deps.store.answer_idempotent(answer).await?;
         }
         let Plan { before, crowded, .. } = plan;
-        return Ok(Step { working: before, events: Vec::new(), calls: Vec::new(), crowded });
+        let cause = Cause::of(request.caller, before.record.as_ref());
+        return Ok(Step { working: before, events: Vec::new(), calls: Vec::new(), crowded, cause });
     }
     let secrets = plan.secrets(request.secret).await?;
     plan.commit(cluster_id, secrets, request).await
@@ -331,18 +341,19 @@ impl<'a> Plan<'a> {
         let calls = || announced.iter().map(|(_, call, _, _)| *call);
         let points = [Point::BeforeCommit, Point::BeforeOutcomeCommit];
         deps.at_commit(points, calls(), request.command).await?;
-        let committed = Instant::now();
         let version = deps.store.commit(commit).await?;
-        deps.metrics.db("commit", committed.elapsed());
         let points = [Point::AfterCommit, Point::AfterOutcomeCommit];
         deps.at_commit(points, calls(), request.command).await?;
-        audit::log(cluster_id, after.as_ref(), &events, request.caller);
-        count(deps, &events, after.as_ref());
+        let told = before.record.as_ref();
+        log::events(cluster_id, told, after.as_ref(), &events, request.caller);
+        count::events(&deps.metrics, told, after.as_ref(), &events);
+        let cause = Cause::of(request.caller, after.as_ref());
         let calls = announced
             .into_iter()
             .filter_map(|(account_id, call, token, permit)| {
                 let account = after.as_ref()?.account(account_id)?.clone();
-                Some(AnnouncedCall { account, call, token, announced_at: started, permit })
+                let cause = cause.clone();
+                Some(AnnouncedCall { account, call, token, announced_at: started, permit, cause })
             })
             .collect();
         let last_generation = after
@@ -351,7 +362,7 @@ impl<'a> Plan<'a> {
             .max(before.last_generation);
         let record = after.map(PullSecret::compact);
         let working = Working { record, version, last_generation };
-        Ok(Step { working, events, calls, crowded })
+        Ok(Step { working, events, calls, crowded, cause })
     }
 }
 
@@ -365,15 +376,6 @@ enum Refused {
 fn take(permits: &mut Vec<(RegistryId, Permit)>, registry_id: &RegistryId) -> Option<Permit> {
     let index = permits.iter().position(|(id, _)| id == registry_id)?;
     Some(permits.swap_remove(index).1)
-}
-
-fn count(deps: &Deps, events: &[Event], after: Option<&PullSecret>) {
-    if !events.iter().any(|event| matches!(event, Event::RotationEnded { .. })) {
-        return;
-    }
-    for rotation in after.iter().flat_map(|record| &record.ended) {
-        deps.metrics.rotation_ended(rotation.reason.into(), rotation.phase.name());
-    }
 }
 
 /// What a pull secret's account secret is sealed for.

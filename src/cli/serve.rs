@@ -9,6 +9,7 @@ use secrecy::ExposeSecret;
 
 use super::shutdown::{Shutdown, Signals};
 use crate::actors::deps::Deps;
+use crate::actors::measured::Measured;
 use crate::actors::reads::{self, ReadLog};
 use crate::actors::registries;
 use crate::actors::system::System;
@@ -112,7 +113,7 @@ async fn deps(
     keyring.get().check_needed(&needed)?;
     let registries = registries::registries(config)?;
     Ok(Deps {
-        store,
+        store: Arc::new(Measured::new(store, metrics.clone())),
         keyring: Arc::new(keyring),
         clock,
         policy: registries::policy(config, &registries),

@@ -28,8 +28,9 @@ mod views;
 
 use async_trait::async_trait;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-pub use attention::{AttentionFilter, AttentionItem, AttentionKind};
+pub use attention::{AttentionFilter, AttentionItem, AttentionKind, TroubleCounts};
 pub use audit::{
     AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal, AuditStream, StreamHead,
     canonical,
@@ -151,6 +152,13 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn state_counts(&self) -> Result<BTreeMap<String, u64>, StoreError>;
     /// How many running rotations are in which phase; phases without any are left out.
     async fn phase_counts(&self) -> Result<BTreeMap<String, u64>, StoreError>;
+    /// How much needs a person, and how many accounts are burnt. Trouble older than `stuck_after` counts
+    /// as stuck.
+    async fn trouble_counts(
+        &self,
+        now: Timestamp,
+        stuck_after: Duration,
+    ) -> Result<TroubleCounts, StoreError>;
 
     // Requests that may be repeated.
 

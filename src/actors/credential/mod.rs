@@ -14,6 +14,7 @@ use super::activity::Running;
 use super::audit::Caller;
 use super::calls::{self, Finished};
 use super::deps::Deps;
+use super::log::{self, Cause};
 use super::shard::{Died, Dispatch, Idle, Shard};
 use super::step::{self, AnnouncedCall, Request, Step, StepError, Working};
 use crate::ids::{AccountId, ClusterId, RegistryId};
@@ -64,6 +65,7 @@ pub struct Outcome(pub Finished, pub Running);
 struct Turn {
     registry_id: RegistryId,
     permit: Option<Permit>,
+    cause: Cause,
 }
 
 /// What a step may come with, besides its command.
@@ -140,14 +142,14 @@ impl CredentialActor {
     }
 
     fn stepped(&mut self, step: Step, context: &mut Context<Self>) -> Vec<Event> {
-        let Step { working, events, calls, crowded } = step;
+        let Step { working, events, calls, crowded, cause } = step;
         self.publish(&working);
         self.working = Some(working);
         for call in calls {
             self.start_call(call);
         }
         for registry_id in crowded {
-            self.wait_for_turn(registry_id, context);
+            self.wait_for_turn(registry_id, cause.clone(), context);
         }
         events
     }
@@ -172,7 +174,12 @@ impl CredentialActor {
         });
     }
 
-    fn wait_for_turn(&mut self, registry_id: RegistryId, context: &mut Context<Self>) {
+    fn wait_for_turn(
+        &mut self,
+        registry_id: RegistryId,
+        cause: Cause,
+        context: &mut Context<Self>,
+    ) {
         let Some(configured) = self.deps.registries.get(&registry_id) else { return };
         if !self.waiting.insert(registry_id.clone()) {
             return;
@@ -181,7 +188,7 @@ impl CredentialActor {
         let address = context.address();
         actix_rt::spawn(async move {
             let permit = lane.permit().await.ok();
-            address.do_send(Turn { registry_id, permit });
+            address.do_send(Turn { registry_id, permit, cause });
         });
     }
 
@@ -288,18 +295,16 @@ impl Handler<Outcome> for CredentialActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, message: Outcome, _context: &mut Context<Self>) -> Self::Result {
-        let Finished { account_id, token, answer, secret } = message.0.clone();
-        let word = calls::outcome_word(&answer);
+        let Finished { account_id, token, answer, secret, cause } = message.0.clone();
         let command = Command::Answer { account_id, token, answer };
         let secret = secret.map(|secret| (account_id, secret));
-        let step =
-            self.step(command, Caller::service("registry"), With { secret, ..With::default() });
+        let with = With { secret, ..With::default() };
+        let step = self.step(command, Caller::caused("registry", &cause), with);
         AtomicResponse::new(Box::pin(step.map(move |done, actor, context| match done {
             Ok(_) => actor.running = actor.running.saturating_sub(1),
             Err(StepError::Rejected(Rejection::NotCurrent | Rejection::NoRecord)) => {
                 actor.running = actor.running.saturating_sub(1);
-                let cluster_id = &actor.cluster_id;
-                tracing::warn!(%cluster_id, %account_id, word, "a late outcome was dropped");
+                log::late_outcome(&actor.cluster_id, &message.0);
             }
             Err(error) => {
                 // Kept until it can be stored: an outcome is a fact.
@@ -317,11 +322,8 @@ impl Handler<Turn> for CredentialActor {
         self.waiting.remove(&message.registry_id);
         let permits =
             message.permit.map(|permit| (message.registry_id, permit)).into_iter().collect();
-        let step = self.step(
-            Command::Tick,
-            Caller::service("scheduler"),
-            With { permits, ..With::default() },
-        );
+        let caller = Caller::caused("scheduler", &message.cause);
+        let step = self.step(Command::Tick, caller, With { permits, ..With::default() });
         AtomicResponse::new(Box::pin(step.map(|done, actor, _| {
             if let Err(error) = done {
                 tracing::warn!(cluster_id = %actor.cluster_id, %error, "a turn was not used");

@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 
-use crate::http::problem::{ApiError, Constraint, FieldError};
+use crate::http::problem::{ApiError, Constraint, FieldError, word};
 
 /// The largest body that is read.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -114,6 +114,7 @@ fn explain(path: &str, error: &serde_json::Error) -> ApiError {
         };
         // serde_path_to_error ends the path with the unknown field itself.
         let field = if path == "body" { name } else { path };
+        let field = word(field).unwrap_or("body");
         return ApiError::field(FieldError::new(
             field,
             Constraint::Unknown { allowed_fields },
@@ -235,6 +236,11 @@ mod tests {
             (r#"{"generation": 1, "inner": {}}"#, "inner.enabled", "is required"),
             (r#"{"generation": 1, "inner": {"x": 1}}"#, "inner.x", "is unknown; allowed are"),
             (r#"{"generation": 1, "generation": 2}"#, "generation", "is given twice"),
+            (
+                r#"{"generation": 1, "S3cret-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA": 1}"#,
+                "body",
+                "is unknown",
+            ),
             ("[1]", "body", "must be a JSON object"),
             ("null", "body", "must be a JSON object"),
         ] {

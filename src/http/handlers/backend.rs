@@ -202,6 +202,7 @@ pub fn caller(caller: &Caller, context: &RequestContext, reason: Reason) -> audi
         actor: caller.principal.name.clone(),
         reason: reason.0,
         request_id: Some(context.request_id.clone()),
+        trace_id: Some(context.trace_id.clone()),
     }
 }
 

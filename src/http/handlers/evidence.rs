@@ -5,6 +5,7 @@ use actix_web::web::Data;
 use serde::Deserialize;
 
 use super::backend::{Backend, Work, caller, store, unreadable};
+use crate::actors::log::Cause;
 use crate::actors::read::{self, HeartbeatError};
 use crate::actors::shard::CommandError;
 use crate::actors::step::StepError;
@@ -32,6 +33,7 @@ pub struct HeartbeatBody {
 /// The cluster presents its own credential.
 pub async fn heartbeat(
     backend: Data<Backend>,
+    context: RequestContext,
     cluster: Cluster,
     presented: BasicAuth,
     body: Body<HeartbeatBody>,
@@ -41,7 +43,12 @@ pub async fn heartbeat(
     let consumer = consumer(body.0.consumer.unwrap_or_else(|| "default".to_owned()))?;
     let BasicAuth { username, password: secret } = presented;
     let beat = read::Heartbeat { username, secret, consumer };
-    let seen = read::heartbeat(&work.deps, &work.shards, &cluster_id, &beat).await;
+    let cause = Cause {
+        request_id: Some(context.request_id.clone()),
+        trace_id: Some(context.trace_id.clone()),
+        ..Cause::default()
+    };
+    let seen = read::heartbeat(&work.deps, &work.shards, &cluster_id, &beat, &cause).await;
     let seen = seen.map_err(|error| match &error {
         HeartbeatError::Unauthorized => ApiError::BadCredentials(Scheme::Basic),
         HeartbeatError::Command(error) => work.refused(&cluster_id, error),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, ResponseError};
 
-pub use field::{Constraint, FieldError, shown};
+pub use field::{Constraint, FieldError, shown, word};
 pub use rejection::Refused;
 pub(super) use render::render;
 

@@ -11,6 +11,7 @@ mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -21,7 +22,7 @@ use super::{
     AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
     IdempotencyState, Loaded, OutboxRow, Page, Presented, PullSecretFilter, PullSecretRow,
     PurgeBefore, Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret,
-    ServedView, Store, StoreError, StreamHead,
+    ServedView, Store, StoreError, StreamHead, TroubleCounts,
 };
 use crate::ids::{
     AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, RotationId,
@@ -282,6 +283,14 @@ impl Store for MemoryStore {
         let tables = self.tables();
         let running = tables.records.values().filter_map(|record| record.state.rotation());
         Ok(lists::tally(running.map(|rotation| rotation.phase.name().to_owned())))
+    }
+
+    async fn trouble_counts(
+        &self,
+        now: Timestamp,
+        stuck_after: Duration,
+    ) -> Result<TroubleCounts, StoreError> {
+        Ok(self.tables().trouble_counts(now, stuck_after))
     }
 
     async fn begin_idempotent(

@@ -30,6 +30,7 @@ mod trouble;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqlitePool;
@@ -40,7 +41,7 @@ use super::{
     AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
     IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
     Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError,
+    StoreError, TroubleCounts,
 };
 use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
 use crate::state::pull_secret::StateName;
@@ -233,6 +234,14 @@ impl Store for SqliteStore {
 
     async fn phase_counts(&self) -> Result<BTreeMap<String, u64>, StoreError> {
         fleet::counts(&self.reader, fleet::PHASES).await
+    }
+
+    async fn trouble_counts(
+        &self,
+        now: Timestamp,
+        stuck_after: Duration,
+    ) -> Result<TroubleCounts, StoreError> {
+        attention::counts(&self.reader, now, stuck_after).await
     }
 
     async fn begin_idempotent(

@@ -46,6 +46,7 @@ async fn every_statement_uses_the_index_that_it_names() {
         (attention::DENIED, "pull_secrets_refused"),
         (attention::FAILED, "pull_secrets_refused"),
         (attention::OVERDUE, "rotations_deadline"),
+        (attention::BURNT_COUNT, "COVERING INDEX accounts_burnt"),
         (audit::OF_CLUSTER, "audit_by_cluster"),
         (audit::OF_ACTOR, "audit_by_actor"),
         (audit::OF_ACTION, "audit_by_action"),

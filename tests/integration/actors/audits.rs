@@ -126,7 +126,12 @@ async fn overtaken_and_orphaned_calls_have_one_outcome_as_well() {
 }
 
 fn caller(n: usize) -> Caller {
-    Caller { actor: format!("caller-{n}"), reason: None, request_id: Some(format!("req-{n}")) }
+    Caller {
+        actor: format!("caller-{n}"),
+        reason: None,
+        request_id: Some(format!("req-{n}")),
+        trace_id: None,
+    }
 }
 
 #[actix_rt::test]

@@ -142,7 +142,8 @@ impl Script {
             version: self.version,
             last_generation: self.last_generation,
         };
-        let caller = Caller { actor: "system".to_owned(), reason: None, request_id: None };
+        let caller =
+            Caller { actor: "system".to_owned(), reason: None, request_id: None, trace_id: None };
         let new = |account: &Account| account.created_at.is_some();
         let known = |id| before.as_ref().and_then(|record| record.account(id)).is_some_and(new);
         let made = after.iter().flat_map(|record| &record.accounts).filter(|a| new(a));

@@ -203,11 +203,16 @@ impl Service {
     }
 
     fn listener(&self, name: &str) -> Option<String> {
-        self.log()
-            .lines()
+        let log = self.log();
+        // In a text log the fields stand behind the message.
+        let text = " listening address=";
+        let in_text = log.lines().filter(|line| line.ends_with(&format!(" listener={name}")));
+        let in_text = in_text.filter_map(|line| line.split_once(text)?.1.split(' ').next());
+        log.lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
             .find(|entry| entry["message"] == "listening" && entry["listener"] == name)
             .and_then(|entry| entry["address"].as_str().map(str::to_owned))
+            .or_else(|| in_text.map(str::to_owned).next())
     }
 
     /// A request by the admin.
@@ -230,6 +235,13 @@ impl Service {
 
     pub async fn delete(&self, path: &str) -> Answer {
         Answer::of(self.request(Method::DELETE, path).send().await.unwrap()).await
+    }
+
+    /// The page of the second listener.
+    pub async fn metrics_page(&self) -> String {
+        let page = self.client.get(format!("{}/metrics", self.metrics)).send().await.unwrap();
+        assert_eq!(page.status(), 200);
+        page.text().await.unwrap()
     }
 
     /// Presents the credential of a document, as the cluster's telemetry does.
