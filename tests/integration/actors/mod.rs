@@ -3,4 +3,4 @@
 mod issuing;
 mod panics;
 mod recovery;
-mod world;
+pub mod world;
