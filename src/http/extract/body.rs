@@ -96,15 +96,16 @@ fn wrong_type(field: &str, expected: &str) -> ApiError {
 /// serde tells faults as text only, and with the value in it, so the text is taken apart.
 fn explain(path: &str, error: &serde_json::Error) -> ApiError {
     let path = if path == "." || path.is_empty() { "body" } else { path };
-    match error.classify() {
-        Category::Data => {}
-        // The whole was found to be JSON before: it is a null or a number where a word is wanted.
-        Category::Io | Category::Syntax | Category::Eof => {
-            return wrong_type(path, in_json_words(""));
-        }
-    }
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+    match error.classify() {
+        Category::Data => {}
+        // The whole was found to be JSON before: a null or a number where one of some words is wanted.
+        Category::Syntax if text == "expected value" => {
+            return wrong_type(path, in_json_words(""));
+        }
+        Category::Io | Category::Syntax | Category::Eof => return not_json(error),
+    }
     let name = first_quoted(text);
     if let Some(name) = name.filter(|_| text.starts_with("unknown field ")) {
         let allowed_fields = expected_words(text);

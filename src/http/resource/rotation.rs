@@ -259,6 +259,10 @@ fn registries(rotation: &Rotation, accounts: &[Account]) -> BTreeMap<RegistryId,
             *shown = word;
         }
     }
+    // A refused account was never made, and so has nothing that could be revoked.
+    if let Some(error) = error(rotation).filter(|error| error.code == "denied") {
+        words.extend(error.registry_id.clone().map(|id| (id, AccountWord::Denied)));
+    }
     words
 }
 

@@ -4,5 +4,4 @@ mod audits;
 mod issuing;
 mod panics;
 mod recovery;
-mod repeats;
-mod world;
+pub mod world;

@@ -7,6 +7,7 @@ mod fleet;
 mod headers;
 mod operate;
 mod pull_secrets;
+mod refusals;
 mod rotations;
 mod trouble;
 mod world;
