@@ -132,7 +132,9 @@ impl Arena {
         }
         self.watcher.await.unwrap();
         let rows = Rows::open(&self.directory.path().join("data/credentials.db")).await;
-        println!("{} kills\n{}", self.deaths.count(), self.deaths.table(&rows.told().await));
+        if self.deaths.count() > 0 {
+            println!("{} kills\n{}", self.deaths.count(), self.deaths.table(&rows.told().await));
+        }
         println!("rotations: {:?}", rows.rotations().await);
     }
 }
