@@ -94,7 +94,7 @@ impl Handler<Look> for Scheduler {
     type Result = ResponseActFuture<Self, ()>;
 
     fn handle(&mut self, _message: Look, _context: &mut Context<Self>) -> Self::Result {
-        if self.looking {
+        if self.looking || self.deps.activity.is_stopping() {
             return Box::pin(actix::fut::ready(()));
         }
         self.looking = true;
@@ -102,7 +102,9 @@ impl Handler<Look> for Scheduler {
         let (house, anchor) = (self.house_is_due(), self.anchor_is_due());
         // What a full shard could not take is offered first; no more is claimed meanwhile.
         let crowded = !self.left_over.is_empty();
+        let running = self.deps.activity.begin();
         let work = async move {
+            let _running = running;
             let due = if crowded { Ok(Vec::new()) } else { claim(&deps).await };
             if house && let Err(error) = keep_house(&deps).await {
                 tracing::warn!(%error, "housekeeping failed");

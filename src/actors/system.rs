@@ -167,11 +167,11 @@ impl System {
         }
     }
 
-    /// Begins nothing new, waits for what is under way, and stops the threads. False when something did not
-    /// end in this time; it is closed as unknown at the next start.
-    pub async fn stop(self, time: Duration) -> bool {
+    /// Begins nothing new, waits for what is under way, and stops the threads. What did not end in this
+    /// time is closed as unknown at the next start.
+    pub async fn stop(self, time: Duration) {
         self.deps.activity.stop();
-        let ended = self.deps.activity.ended(time).await;
+        self.deps.activity.ended(time).await;
         let (tell, told) = oneshot::channel();
         // Joining blocks; a thread that does not end must not hold up whoever waits with a limit.
         std::thread::spawn(move || {
@@ -182,7 +182,6 @@ impl System {
             let _ = tell.send(());
         });
         let _ = told.await;
-        ended
     }
 }
 

@@ -67,12 +67,18 @@ pub fn generate_key(dir: &Path, id: &str, primary: bool) -> Result<Generated, Ge
     private_dir(dir)?;
     let first = list_key_files(dir)?.is_empty();
     let key = dir.join(format!("{id}.key"));
-    write_new(&key, &random_key()?, 0o600)?;
+    let primary = primary || first;
+    let name_primary = || replace(&dir.join(PRIMARY_FILE), format!("{id}\n").as_bytes());
 
     let audit_key = generate_audit_key(dir)?;
-    let primary = primary || first;
-    if primary {
-        replace(&dir.join(PRIMARY_FILE), format!("{id}\n").as_bytes())?;
+    // Who is interrupted may simply begin again: while there is no key, nothing has been made. A further one
+    // has to be there before it is named, because somebody may be reading.
+    if first {
+        name_primary()?;
+    }
+    write_new(&key, &random_key()?, 0o600)?;
+    if primary && !first {
+        name_primary()?;
     }
     Ok(Generated { key, primary, audit_key })
 }

@@ -60,16 +60,29 @@ async fn an_outcome_waits_until_there_is_room_for_it() {
         .after("trap '' XFSZ")
         .env("HYPERFLEET_FAILPOINTS", "after_call:create=delay(1s)@1");
     let service = Service::start(directory.path(), setup).await;
-    let path = "/v1/clusters/cls-1/pull-secrets";
-    let posting = service.request(Method::POST, path).header("Prefer", "wait=0").json(&json!({}));
+    let posting = service.request(Method::POST, PATH).header("Prefer", "wait=0").json(&json!({}));
     assert_eq!(posting.send().await.unwrap().status(), 202);
     service.logged("a failure point acts").await;
     // The registry has made the account; that cannot be stored for a while.
     limit_files(&service, "1");
-    let metric = |text: &str| text.contains("call=\"create\"") || text.contains("create");
-    assert!(metric("create"));
+    let answered = |page: &str| {
+        page.lines().any(|line| {
+            line.contains("effects_total") && line.contains("created") && line.ends_with(" 1")
+        })
+    };
+    loop {
+        let page = reqwest::get(format!("{}/metrics", service.metrics)).await.unwrap();
+        if answered(&page.text().await.unwrap()) {
+            break;
+        }
+    }
+    let waiting = service.get(PATH).await;
+    assert_eq!(waiting.body["state"], "issuing", "{}", waiting.body);
     limit_files(&service, "unlimited");
-    service.until(path, |answer| answer.body["state"] == "active").await;
+    service.until(PATH, |answer| answer.body["state"] == "active").await;
+    // Made once, adopted by nobody: the answer was kept.
+    let told = service.whole_log();
+    assert!(!told.contains("account_burnt") && !told.contains("call_lost"), "{told}");
     let file = std::fs::read_to_string(directory.path().join("data/registry.htpasswd")).unwrap();
     assert_eq!(file.lines().count(), 1);
 }

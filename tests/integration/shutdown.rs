@@ -55,6 +55,7 @@ async fn either_signal_ends_it_in_order() {
         assert_eq!(told(&service), expected);
         let database = directory.path().join("data/credentials.db-wal");
         assert!(!database.exists(), "the database was not closed");
+        assert!(!service.log().contains("panicked"), "{}", service.log());
     }
 }
 

@@ -274,7 +274,9 @@ impl Handler<Wake> for CredentialActor {
             let deps = actor.deps.clone();
             let cluster_id = actor.cluster_id.clone();
             let working = actor.working.clone().filter(|_| reschedule);
+            let running = deps.activity.begin();
             async move {
+                let _running = running;
                 let Some(working) = working else { return };
                 let due = working.record.as_ref().and_then(|record| due_at(record, &deps.policy));
                 // What is due already waits for a lane; the claim brings it back.

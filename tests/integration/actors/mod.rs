@@ -4,4 +4,5 @@ mod audits;
 mod issuing;
 mod panics;
 mod recovery;
+mod repeats;
 pub mod world;

@@ -7,10 +7,13 @@ use actix_web::http::Method;
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use actix_web::web::Data;
 use async_trait::async_trait;
+use hyperfleet_credentials::actors::reads::{self, ReadLog};
+use hyperfleet_credentials::config::AuditReads;
 use hyperfleet_credentials::config::Role;
+use hyperfleet_credentials::crypto::AuditKey;
 use hyperfleet_credentials::http::auth::{AuthError, Authenticator, Principal};
 use hyperfleet_credentials::http::edge::{Edge, Lifecycle};
-use hyperfleet_credentials::http::handlers::{Backend, Work, handlers};
+use hyperfleet_credentials::http::handlers::{Backend, Repeats, Work, handlers};
 use hyperfleet_credentials::http::health::Readiness;
 use hyperfleet_credentials::http::server::api_app;
 use hyperfleet_credentials::registries::scripted::{Fault, Flavour, Verb};
@@ -44,7 +47,10 @@ async fn ask(world: &World, method: Method, path: &str) -> (u16, Option<u64>, Va
         request_wait: Duration::from_secs(5),
     });
     let backend = Backend::default();
-    backend.set(Work::new(world.deps.clone(), world.system.shards.clone()));
+    let key = AuditKey::from_bytes(&[7; 32]).unwrap();
+    let repeats = Repeats::new(&key, Duration::from_secs(5));
+    let reads = ReadLog::start(world.deps.clone(), AuditReads::Off, reads::BUFFER);
+    backend.set(Work::new(world.deps.clone(), world.system.shards.clone(), repeats, reads));
     let app = init_service(api_app(edge, handlers(backend))).await;
     let request = TestRequest::with_uri(path).method(method);
     let request = request.insert_header(("authorization", "Bearer x")).to_request();

@@ -56,6 +56,7 @@ impl Arena {
                 orders: orders.clone(),
                 random: random(seed, number),
                 client: client.clone(),
+                held: None,
             };
             tokio::spawn(cluster.live())
         };
@@ -130,9 +131,11 @@ impl Arena {
             task.await.unwrap();
         }
         self.watcher.await.unwrap();
-        let told =
-            Rows::open(&self.directory.path().join("data/credentials.db")).await.told().await;
-        println!("{} kills\n{}", self.deaths.count(), self.deaths.table(&told));
+        let rows = Rows::open(&self.directory.path().join("data/credentials.db")).await;
+        if self.deaths.count() > 0 {
+            println!("{} kills\n{}", self.deaths.count(), self.deaths.table(&rows.told().await));
+        }
+        println!("rotations: {:?}", rows.rotations().await);
     }
 }
 

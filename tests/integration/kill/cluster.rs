@@ -16,6 +16,8 @@ use super::judge;
 use crate::support::service::Answer;
 
 const HOST: &str = "localhost:5000";
+/// This one does not say what it holds while it rests, so it may rest in a dual-credential period.
+pub const SILENT: &str = "cls-6";
 /// Between two of a cluster's requests.
 const PACE: Duration = Duration::from_millis(20);
 
@@ -41,6 +43,8 @@ pub struct Cluster {
     pub orders: Orders,
     pub random: StdRng,
     pub client: Client,
+    /// What it uses, and has said so.
+    pub held: Option<String>,
 }
 
 /// The service did not answer; it may have been killed.
@@ -69,19 +73,31 @@ impl Cluster {
         let auth = seen.auth(HOST);
         if !auth.is_empty() {
             judge::assert_works(&self.orders.htpasswd, &auth).await;
-            self.present(&auth).await?;
+            let silent = resting && self.name == SILENT;
+            let fetches = resting || self.random.random_ratio(1, 2);
+            match self.held.clone() {
+                _ if silent => {}
+                Some(held) if !fetches => {
+                    self.present(&held).await?;
+                }
+                _ => {
+                    // Should the answer be lost, it is not known which of the two counts.
+                    self.held = None;
+                    self.held = self.present(&auth).await?.then_some(auth);
+                }
+            }
         }
         if resting { Ok(()) } else { self.act(&seen.body).await }
     }
 
-    /// What is handed out is accepted until the cluster itself gives it up.
-    async fn present(&mut self, auth: &str) -> Result<(), NoAnswer> {
+    /// What is handed out is accepted until the cluster itself gives it up, or says that it holds another.
+    async fn present(&mut self, auth: &str) -> Result<bool, NoAnswer> {
         let request = self.request(Method::POST, "/heartbeats");
         let request = request.header("Authorization", format!("Basic {auth}")).json(&json!({}));
         let answer = answer(request).await?;
         let accepted = answer.status == 200 || answer.status >= 500;
         assert!(accepted, "{}: {} {}", self.name, answer.status, answer.body);
-        Ok(())
+        Ok(answer.status == 200)
     }
 
     async fn act(&mut self, body: &Value) -> Result<(), NoAnswer> {
@@ -96,18 +112,26 @@ impl Cluster {
                 let path = format!("/rotations/{rotation}/complete");
                 self.change(Method::POST, &path, json!({})).await
             }
-            70..74 if phase == Some("dual_credential_period") => {
+            70..80 if phase == Some("dual_credential_period") => {
                 let path = format!("/rotations/{rotation}/rollback");
                 self.change(Method::POST, &path, json!({})).await
             }
-            74..76 if rotation.is_empty() => {
+            80..83 if rotation.is_empty() => {
                 self.change(Method::POST, "/rotations", json!({"reason": "compromise"})).await
+            }
+            83..88 if phase == Some("creating_credentials") => {
+                let path = format!("/rotations/{rotation}/cancel");
+                self.change(Method::POST, &path, json!({})).await
             }
             _ => Ok(()),
         }
     }
 
     async fn change(&mut self, method: Method, path: &str, body: Value) -> Result<(), NoAnswer> {
+        if body["reason"] != "manual" {
+            // It may end what is held.
+            self.held = None;
+        }
         let answer = self.send(method, path, Some(body)).await?;
         let expected =
             matches!(answer.status, 200 | 201 | 202 | 204 | 404 | 409) || answer.status >= 500;

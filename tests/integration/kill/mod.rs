@@ -13,13 +13,16 @@ use hyperfleet_credentials::failpoints::Point;
 use hyperfleet_credentials::state::pull_secret::Call;
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
+use serde_json::json;
 use strum::VariantArray as _;
 
 use self::arena::Arena;
 use crate::support::seed::{random, seed};
+use crate::support::service::{Service, Setup};
 
 const ROUNDS: usize = 3;
 const RANDOM_KILLS: usize = 60;
+const FIRST_MOMENTS: usize = 20;
 const SIGABRT: i32 = 6;
 
 /// A place to die at, for each kind of call; the one at start is visited between the others.
@@ -43,7 +46,7 @@ async fn killed_at_every_point_it_goes_on() {
         let mut places = places();
         places.shuffle(&mut random);
         for (point, call) in places {
-            arena.restart(&rules(point, call, random.random_range(1..=2))).await;
+            arena.restart(&rules(point, call, random.random_range(1..=4))).await;
             assert_eq!(arena.service.ended().await.signal(), Some(SIGABRT), "{point}:{call}");
             arena.note_death(point.to_string(), call.to_string()).await;
             if point == Point::AfterCall && !arena.try_restart("taken_over=kill@1").await {
@@ -79,6 +82,22 @@ async fn hurt_at_every_point_it_heals() {
     arena.finish().await;
 }
 
+/// Before it was ever ready: keys, tokens and the schema are half made.
+#[tokio::test]
+async fn killed_in_its_first_moments_it_starts_all_the_same() {
+    let mut random = random(seed(), 0);
+    for _ in 0..FIRST_MOMENTS {
+        let directory = tempfile::tempdir().unwrap();
+        let mut service = Service::spawned(directory.path(), Setup::quick());
+        tokio::time::sleep(Duration::from_micros(random.random_range(0..100_000))).await;
+        service.kill();
+        service.restart().await;
+        let made = service.post("/v1/clusters/cls-1/pull-secrets", json!({})).await;
+        assert_eq!(made.status, 200, "{}", service.whole_log());
+        assert!(!service.log().contains("the audit is not sealed"), "{}", service.log());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_any_time_it_goes_on() {
     let seed = seed();
@@ -87,7 +106,7 @@ async fn killed_at_any_time_it_goes_on() {
     for kill in 1..=RANDOM_KILLS {
         let during_start = random.random_ratio(1, 8);
         let life =
-            Duration::from_millis(random.random_range(0..if during_start { 150 } else { 500 }));
+            Duration::from_millis(random.random_range(0..if during_start { 150 } else { 900 }));
         if during_start {
             arena.service.start_again();
         } else {

@@ -66,10 +66,17 @@ pub struct Service {
 impl Service {
     /// Starts the program in this directory and waits until it is ready.
     pub async fn start(directory: &Path, setup: Setup) -> Self {
+        let mut service = Self::spawned(directory, setup);
+        service.comes_up().await;
+        service
+    }
+
+    /// Starts the program and does not wait for anything.
+    pub fn spawned(directory: &Path, setup: Setup) -> Self {
         // A second test may have been first.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().timeout(Duration::from_secs(70)).build().unwrap();
-        let mut service = Self {
+        Self {
             child: spawn(directory, &setup, 1),
             directory: directory.to_owned(),
             setup,
@@ -78,9 +85,7 @@ impl Service {
             token: String::new(),
             client,
             starts: 1,
-        };
-        service.comes_up().await;
-        service
+        }
     }
 
     /// kill -9: nothing is flushed, nothing is said.
