@@ -151,6 +151,7 @@ async fn many_at_once_are_one_rotation() {
     for other in asked.iter().filter(|answer| answer.status != 201) {
         assert_eq!(other.problem(), (409, "HYPERFLEET-CNF-003"));
         assert_eq!(other.body["retryable"], true, "{}", other.body);
+        assert_eq!(other.header("retry-after"), "1");
     }
     assert_eq!(rotations(&service, ROTATIONS).await.len(), 1);
 }

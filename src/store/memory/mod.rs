@@ -6,6 +6,7 @@
 
 mod audit;
 mod commit;
+mod idempotency;
 mod lists;
 mod reads;
 
@@ -99,21 +100,6 @@ impl MemoryStore {
 
     fn seal(&self) -> Option<&dyn AuditSeal> {
         self.seal.as_deref()
-    }
-}
-
-impl Tables {
-    /// The request, while this attempt holds it and it has no answer.
-    fn held(&mut self, key: &IdempotencyKey, holder: Uuid) -> Option<&mut StoredRequest> {
-        let held =
-            |request: &&mut StoredRequest| request.holder == holder && request.answer.is_none();
-        self.requests.get_mut(key).filter(held)
-    }
-
-    fn answer(&mut self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
-        let request = self.held(&answer.key, answer.holder).ok_or(StoreError::LeaseLost)?;
-        request.answer = Some((answer.status, answer.location.clone(), answer.resource_id.clone()));
-        Ok(())
     }
 }
 
@@ -297,16 +283,7 @@ impl Store for MemoryStore {
         &self,
         start: &IdempotencyStart,
     ) -> Result<IdempotencyState, StoreError> {
-        let mut tables = self.tables();
-        let Some(request) = tables.requests.get_mut(&start.key) else {
-            tables.requests.insert(start.key.clone(), StoredRequest::begun(start));
-            return Ok(IdempotencyState::Begun);
-        };
-        let state = request.meets(start);
-        if state == IdempotencyState::Begun {
-            *request = StoredRequest::begun(start);
-        }
-        Ok(state)
+        Ok(self.tables().begin(start))
     }
 
     async fn answer_idempotent(&self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
@@ -318,10 +295,7 @@ impl Store for MemoryStore {
         key: &IdempotencyKey,
         holder: Uuid,
     ) -> Result<(), StoreError> {
-        let mut tables = self.tables();
-        if tables.held(key, holder).is_some() {
-            tables.requests.remove(key);
-        }
+        self.tables().release(key, holder);
         Ok(())
     }
 
@@ -331,17 +305,7 @@ impl Store for MemoryStore {
         holder: Uuid,
         status: Option<u16>,
     ) -> Result<(), StoreError> {
-        let mut tables = self.tables();
-        let Some(request) = tables.requests.get_mut(key).filter(|it| it.holder == holder) else {
-            return Ok(());
-        };
-        match (status, &mut request.answer) {
-            (Some(status), Some(answer)) => answer.0 = status,
-            (Some(_), None) => {}
-            (None, _) => {
-                tables.requests.remove(key);
-            }
-        }
+        self.tables().correct(key, holder, status);
         Ok(())
     }
 

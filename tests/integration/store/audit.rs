@@ -154,6 +154,9 @@ async fn an_intact_audit_is_found_intact_in_sqlite() {
     is_intact(sealed(&dir).await).await;
 }
 
+/// Stream, row, and a part of what is said of it.
+type Found = (&'static str, u64, &'static str);
+
 /// What somebody with the database, but without the key, does to it; and what is said of it.
 async fn tampered(sql: &'static str) -> Vec<AuditFault> {
     let dir = tempfile::tempdir().unwrap();
@@ -170,7 +173,7 @@ async fn tampered(sql: &'static str) -> Vec<AuditFault> {
 
 #[tokio::test]
 async fn whatever_is_done_to_the_audit_is_found() {
-    let cases: [(&'static str, &[(&str, u64, &str)]); 16] = [
+    let cases: [(&'static str, &[Found]); 16] = [
         (
             "UPDATE audit_events SET actor = 'nobody' WHERE stream = 'a' AND sequence = 4",
             &[("a", 4, "it is not what was written")],
