@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use secrecy::SecretString;
+use tracing::Instrument;
 
 use super::deps::{ConfiguredRegistry, Deps};
 use super::log::{self, Cause};
@@ -72,7 +73,8 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
     let left = context.deadline.saturating_duration_since(Instant::now());
     let work = Work { deps, configured, account: &account, cluster_id: &cluster_id, context };
     let began = Instant::now();
-    let caught = AssertUnwindSafe(tokio::time::timeout(left, work.run(call, permit)));
+    let run = work.run(call, permit).instrument(log::span(&cluster_id, &cause));
+    let caught = AssertUnwindSafe(tokio::time::timeout(left, run));
     let (answer, secret) = match caught.catch_unwind().await {
         Ok(Ok(done)) => done,
         Ok(Err(_elapsed)) => {

@@ -38,6 +38,18 @@ impl Cause {
     }
 }
 
+/// What is logged inside of a step or a call by others, as by a database driver or a panic, is found by the
+/// same ids.
+pub fn span(cluster_id: &ClusterId, cause: &Cause) -> tracing::Span {
+    tracing::info_span!(
+        "work",
+        %cluster_id,
+        rotation_id = cause.rotation_id.map(tracing::field::display),
+        request_id = cause.request_id.as_deref(),
+        trace_id = cause.trace_id.as_deref(),
+    )
+}
+
 /// How loud an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loudness {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use secrecy::SecretString;
+use tracing::Instrument;
 
 use super::audit::{self, Caller};
 use super::count;
@@ -116,17 +117,22 @@ pub async fn step(
     mut request: Request<'_>,
 ) -> Result<Step, StepError> {
     let _running = deps.activity.begin();
+    let known = working.as_ref().and_then(|working| working.record.as_ref());
+    let span = log::span(cluster_id, &Cause::of(request.caller, known));
     let mut races = 0;
-    loop {
-        let current = match working.take() {
-            Some(current) => current,
-            None => load(deps, cluster_id).await?,
-        };
-        match attempt(deps, cluster_id, current, &mut request).await {
-            Err(StepError::Store(StoreError::Conflict)) if races < MAX_RACES => races += 1,
-            other => return other,
+    let work = async {
+        loop {
+            let current = match working.take() {
+                Some(current) => current,
+                None => load(deps, cluster_id).await?,
+            };
+            match attempt(deps, cluster_id, current, &mut request).await {
+                Err(StepError::Store(StoreError::Conflict)) if races < MAX_RACES => races += 1,
+                other => return other,
+            }
         }
-    }
+    };
+    work.instrument(span).await
 }
 
 /// Reads what an actor works on.

@@ -180,11 +180,13 @@ async fn a_take_over_says_whose_calls_were_open() {
     service.restart().await;
     let all = entries(&service);
     all.iter().for_each(check_form);
-    for event in ["call_lost", "taken_over"] {
+    // A lost login is simply repeated.
+    for event in ["call_failed", "taken_over"] {
         let found = named(&all, event);
         assert_eq!(found.len(), 1, "{event}");
         assert_eq!(found[0]["cluster_id"], "cls-1");
     }
+    assert_eq!(named(&all, "call_failed")[0]["actor"], "service:takeover");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
@@ -197,13 +197,35 @@ async fn try_one(work: &Work, id: &RegistryId) -> Tried {
     };
     let call = CallContext { deadline: Instant::now() + configured.timeout, fence: Arc::new(Free) };
     let prefix = work.deps.policy.registry(id).prefix;
+    let began = Instant::now();
+    tracing::debug!(registry = id.as_str(), call = "list", "call announced");
     let listed = configured.registry.list(&call, &prefix);
-    let Ok(listed) = tokio::time::timeout(configured.timeout, listed).await else {
-        return failed("no answer in time".to_owned());
+    let tried = match tokio::time::timeout(configured.timeout, listed).await {
+        Ok(listed) => {
+            permit.report(&listed);
+            match listed {
+                Ok(_) => Tried { reachable: true, error: None },
+                Err(error) => failed(error.to_string()),
+            }
+        }
+        Err(_) => failed("no answer in time".to_owned()),
     };
-    permit.report(&listed);
-    match listed {
-        Ok(_) => Tried { reachable: true, error: None },
-        Err(error) => failed(error.to_string()),
-    }
+    tell(work, id, &tried, began.elapsed());
+    tried
+}
+
+fn tell(work: &Work, id: &RegistryId, tried: &Tried, took: Duration) {
+    let outcome = if tried.reachable { "listed" } else { "failed" };
+    work.deps.metrics.effect(id.as_str(), "list", outcome, took);
+    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let (registry, error) = (id.as_str(), tried.error.as_deref());
+    tracing::info!(
+        registry,
+        event_name = "call_ended",
+        call = "list",
+        outcome,
+        duration_ms,
+        error,
+        "call ended"
+    );
 }

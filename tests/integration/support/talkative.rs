@@ -30,7 +30,8 @@ pub struct Talkative {
     /// `http://127.0.0.1:<port>`
     pub url: String,
     mood: Arc<Mutex<Mood>>,
-    logins: watch::Receiver<u32>,
+    /// How it answered the latest login.
+    answered: watch::Receiver<Option<Mood>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -39,25 +40,24 @@ impl Talkative {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mood = Arc::new(Mutex::new(Mood::Well));
-        let (count, logins) = watch::channel(0);
+        let (told, answered) = watch::channel(None);
         let shared = mood.clone();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let mood = *shared.lock().unwrap();
                 if answer(stream, mood).await.is_some_and(|had_credential| had_credential) {
-                    count.send_modify(|count| *count += 1);
+                    told.send_replace(Some(mood));
                 }
             }
         });
-        Self { url, mood, logins, task }
+        Self { url, mood, answered, task }
     }
 
     /// Answers so from now on, and waits until it has done so.
     pub async fn answers(&mut self, mood: Mood) {
         *self.mood.lock().unwrap() = mood;
-        let seen = *self.logins.borrow_and_update();
-        let more = self.logins.wait_for(|logins| *logins > seen + 1);
-        tokio::time::timeout(Duration::from_secs(60), more).await.expect("a login").unwrap();
+        let done = self.answered.wait_for(|answered| *answered == Some(mood));
+        tokio::time::timeout(Duration::from_secs(60), done).await.expect("a login").unwrap();
     }
 
     /// Answers as it should again.
