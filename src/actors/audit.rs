@@ -77,7 +77,7 @@ impl Told<'_> {
             if now.is_some_and(|now| now.token == open.token) {
                 return None;
             }
-            let event = events.iter().find(|event| account_of(event) == Some(account.id))?;
+            let event = events.iter().find(|event| event.account_id() == Some(account.id))?;
             let detail = json!({
                 "call": open.call.as_ref(), "token": open.token, "outcome": event.as_ref(),
             });
@@ -123,16 +123,11 @@ impl About {
         let find = |id: AccountId| -> Option<&Account> {
             after.and_then(|r| r.account(id)).or_else(|| before.and_then(|r| r.account(id)))
         };
-        let account = account_of(event).and_then(find);
+        let account = event.account_id().and_then(find);
         let running = after.and_then(PullSecret::rotation).map(|rotation| rotation.id);
         let ended = after.and_then(|record| record.ended.last()).map(|rotation| rotation.id);
-        let generation = match event {
-            Event::GenerationStarted { generation, .. }
-            | Event::GenerationServed { generation, .. } => Some(*generation),
-            Event::RotationRequested { rotation } => Some(rotation.to),
-            Event::ConsumerSeen { consumer, .. } => Some(consumer.generation),
-            _ => account.map(|account| account.born_generation),
-        };
+        let generation =
+            event.generation().or_else(|| account.map(|account| account.born_generation));
         Self {
             rotation_id: running.or(ended),
             account: account.map(|account| account.name.to_string()),
@@ -144,54 +139,10 @@ impl About {
 
 /// The registry that a whole record was refused by.
 fn refuser(event: &Event) -> Option<RegistryId> {
-    match event {
-        Event::IssueDenied { refusal, .. } | Event::IssueFailed { refusal, .. } => {
-            Some(refusal.registry_id.clone())
-        }
-        _ => None,
+    if let Event::IssueDenied { refusal, .. } | Event::IssueFailed { refusal, .. } = event {
+        return Some(refusal.registry_id.clone());
     }
-}
-
-fn account_of(event: &Event) -> Option<AccountId> {
-    match event {
-        Event::AccountPlanned { account } => Some(account.id),
-        Event::ConsumerSeen { account_id, .. } => *account_id,
-        Event::CallAnnounced { account_id, .. }
-        | Event::CallFailed { account_id, .. }
-        | Event::CallDeferred { account_id, .. }
-        | Event::CallLost { account_id, .. }
-        | Event::NameTaken { account_id, .. }
-        | Event::AccountCreated { account_id, .. }
-        | Event::AccountVerified { account_id, .. }
-        | Event::AccountRefused { account_id, .. }
-        | Event::AccountBurnt { account_id, .. }
-        | Event::DeletionDecided { account_id, .. }
-        | Event::AccountGone { account_id, .. }
-        | Event::GoneUnsettled { account_id, .. }
-        | Event::AccountResidue { account_id, .. }
-        | Event::DriftFound { account_id, .. }
-        | Event::RollbackRefused { account_id, .. } => Some(*account_id),
-        Event::IssueAccepted { .. }
-        | Event::GenerationStarted { .. }
-        | Event::GenerationServed { .. }
-        | Event::RotationRequested { .. }
-        | Event::AllCreated { .. }
-        | Event::RetirementDecided { .. }
-        | Event::AdoptionWithdrawn { .. }
-        | Event::DriftCleared { .. }
-        | Event::DeadlineMoved { .. }
-        | Event::RollbackRequested { .. }
-        | Event::RemovalDecided { .. }
-        | Event::RotationEnded { .. }
-        | Event::IssueDenied { .. }
-        | Event::IssueFailed { .. }
-        | Event::RevocationRequested { .. }
-        | Event::Revoked { .. }
-        | Event::RetryRequested { .. }
-        | Event::Removed { .. }
-        | Event::Quarantined { .. }
-        | Event::Released { .. } => None,
-    }
+    None
 }
 
 /// What only this kind of event has to tell. Never a secret: events hold none.

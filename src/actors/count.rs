@@ -14,21 +14,20 @@ pub fn events(
     events: &[Event],
 ) {
     for event in events {
-        match event {
-            Event::GenerationServed { at, .. } => served(metrics, before, after, *at),
-            Event::RotationEnded { at, .. } => {
-                if let Some(RotationPhase::RevokingOld { decided_at, .. }) = phase(before) {
-                    metrics.revoked("old_generation", at.since(*decided_at));
-                }
-            }
-            Event::Revoked { at } => {
-                let since = before.filter(|it| matches!(it.state, RecordState::Revoking));
-                metrics.revoked(
-                    "pull_secret",
-                    since.map_or(Duration::ZERO, |it| at.since(it.state_since)),
-                );
-            }
-            _ => {}
+        if let Event::GenerationServed { at, .. } = event {
+            served(metrics, before, after, *at);
+        }
+        if let (
+            Event::RotationEnded { at, .. },
+            Some(RotationPhase::RevokingOld { decided_at, .. }),
+        ) = (event, phase(before))
+        {
+            metrics.revoked("old_generation", at.since(*decided_at));
+        }
+        if let Event::Revoked { at } = event {
+            let since = before.filter(|it| matches!(it.state, RecordState::Revoking));
+            let took = since.map_or(Duration::ZERO, |it| at.since(it.state_since));
+            metrics.revoked("pull_secret", took);
         }
     }
     if let (Some(RotationPhase::RevokingOld { decided_at, .. }), true) =
