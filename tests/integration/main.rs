@@ -14,6 +14,7 @@ mod leak;
 mod logs;
 mod metrics;
 mod pulls;
+mod quay_kill;
 mod quay_service;
 mod registries;
 mod service;
