@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix_web::web::Data;
 use anyhow::{Context, anyhow, bail};
 use async_trait::async_trait;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::shutdown::{Shutdown, Signals};
 use crate::actors::deps::Deps;
@@ -25,6 +25,8 @@ use crate::registries::lane::BreakerState;
 use crate::store::{AuditSeal, SqliteStore, Store};
 use crate::telemetry::Metrics;
 use crate::time::{Clock, SystemClock};
+
+const NO_AUDIT_KEY: &str = "the audit needs its key; `keys generate` makes it beside a data key";
 
 /// Runs the service until it is told to stop. `dev`: the database is migrated first.
 ///
@@ -51,8 +53,7 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     actix_rt::spawn(bound.api);
     actix_rt::spawn(bound.metrics);
 
-    let audit_key = AuditKey::load(&config.encryption.keys_dir)
-        .context("the audit needs its key; `keys generate` makes it beside a data key")?;
+    let audit_key = AuditKey::load(&config.encryption.keys_dir).context(NO_AUDIT_KEY)?;
     let repeats = Repeats::new(&audit_key, config.server.request_wait);
     let set_up = async {
         let deps = Arc::new(deps(&config, dev, clock, metrics.clone(), audit_key).await?);
@@ -91,6 +92,20 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     };
     let ended = shutdown.run(&mut signals).await;
     outcome.and(ended)
+}
+
+/// Whether `serve` could begin with this configuration: what it names is available, and its keys are there.
+/// Opens no database and calls nobody.
+///
+/// # Errors
+/// The first thing that `serve` would refuse.
+pub(super) fn check(config: &Config) -> anyhow::Result<()> {
+    authenticator(config)?;
+    sqlite_url(config)?;
+    registries::registries(config)?;
+    let keys_dir = &config.encryption.keys_dir;
+    SharedKeyring::load(keys_dir, config.encryption.primary.as_deref())?;
+    AuditKey::load(keys_dir).map(drop).context(NO_AUDIT_KEY)
 }
 
 async fn deps(
@@ -207,17 +222,21 @@ pub async fn migrate(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn sqlite_url(config: &Config) -> anyhow::Result<SecretString> {
+    let url = config.db.connection_url()?;
+    if !url.expose_secret().starts_with("sqlite:") {
+        bail!("db.url: only sqlite:// is available in this version");
+    }
+    Ok(url)
+}
+
 /// Opens the configured database for writing.
 async fn open_store(
     config: &Config,
     seal: Option<Arc<dyn AuditSeal>>,
 ) -> anyhow::Result<Arc<dyn Store>> {
-    let url = config.db.connection_url()?;
-    let url = url.expose_secret();
-    if !url.starts_with("sqlite:") {
-        bail!("db.url: only sqlite:// is available in this version");
-    }
-    let store = SqliteStore::open(url, config.db.max_connections).await?;
+    let url = sqlite_url(config)?;
+    let store = SqliteStore::open(url.expose_secret(), config.db.max_connections).await?;
     Ok(match seal {
         Some(seal) => Arc::new(store.with_audit_seal(seal)),
         None => Arc::new(store),
