@@ -4,9 +4,10 @@
 //! do is in the table of [`routes`](super::routes).
 
 use std::future::{Ready, ready};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use actix_web::dev::Payload;
 use actix_web::http::header::{self, HeaderMap};
@@ -202,12 +203,14 @@ struct Known {
     stamp: Option<Stamp>,
 }
 
-/// What shows that a file has changed.
-type Stamp = (SystemTime, u64);
+/// What shows that a file has changed: content, mode, or another file in its place.
+type Stamp = (i64, i64, i64, i64, u64, u64);
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
+    let changed = (metadata.ctime(), metadata.ctime_nsec());
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    Some((changed.0, changed.1, modified.0, modified.1, metadata.ino(), metadata.len()))
 }
 
 impl StaticTokens {
@@ -235,6 +238,10 @@ impl StaticTokens {
         if stamp != known.stamp {
             known.stamp = stamp;
             match TokensFile::load(&self.path) {
+                // An editor that empties the file before it writes must not lock everybody out.
+                Ok(tokens) if tokens.entries().is_empty() => {
+                    tracing::error!("tokens file kept as it was: it names nobody");
+                }
                 Ok(tokens) => {
                     let callers = tokens.entries().len();
                     tracing::info!(path = %self.path.display(), callers, "tokens file read again");

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::{self, HeaderMap};
@@ -14,6 +15,9 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 
 use crate::http::problem::{ApiError, Constraint, FieldError, word};
+
+/// A body that takes longer is not waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The largest body that is read.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -33,7 +37,9 @@ impl<T: DeserializeOwned + 'static> FromRequest for Body<T> {
         let payload = payload.take();
         Box::pin(async move {
             checked?;
-            parse(&read(payload).await?).map(Self)
+            let body = tokio::time::timeout(PATIENCE, read(payload)).await;
+            // Whoever does not end a body holds a connection, and with it a shutdown.
+            parse(&body.map_err(|_| ApiError::NotJson { line: 0, column: 0 })??).map(Self)
         })
     }
 }

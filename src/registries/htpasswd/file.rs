@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -35,6 +36,9 @@ pub(super) struct HtpasswdFile {
     path: PathBuf,
     /// Callers of this process queue up here in order; only the first looks at the lock file.
     turn: Arc<Mutex<()>>,
+    /// The file was there once. Should it vanish, a new one must not be made: its accounts are not gone, it is
+    /// a volume that is not mounted.
+    seen: Arc<AtomicBool>,
 }
 
 /// The file, locked and read. Dropping it gives the lock back.
@@ -47,7 +51,7 @@ pub(super) struct Locked {
 
 impl HtpasswdFile {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, turn: Arc::default() }
+        Self { path, turn: Arc::default(), seen: Arc::default() }
     }
 
     /// Reads without the lock: a replaced file is always whole. A missing one is trouble, because
@@ -57,7 +61,7 @@ impl HtpasswdFile {
         off_thread(call, move || read_file(&resolve(&path)?)).await??.1.ok_or_else(missing)
     }
 
-    /// Takes the lock and reads. A missing file counts as an empty one.
+    /// Takes the lock and reads. A missing file counts as an empty one, unless it was there before.
     pub(super) async fn lock(&self, call: &CallContext) -> Result<Locked, Trouble> {
         let turn = Arc::clone(&self.turn).lock_owned();
         let turn = timeout_at(call.tokio_deadline(), turn).await.map_err(|_| Trouble::timeout())?;
@@ -73,8 +77,14 @@ impl HtpasswdFile {
             sleep(pause.mul_f64(rand::random_range(0.5..1.0)).min(call.remaining())).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         };
+        let seen = Arc::clone(&self.seen);
         off_thread(call, move || {
             let (old, document) = read_file(&path)?;
+            if old.is_some() {
+                seen.store(true, Ordering::Release);
+            } else if seen.load(Ordering::Acquire) {
+                return Err(missing());
+            }
             let document = document.unwrap_or_default();
             Ok(Locked { path, old, document, held: (lock, turn) })
         })

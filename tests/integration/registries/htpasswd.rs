@@ -78,6 +78,19 @@ async fn a_missing_file_is_made_by_a_create_and_taken_for_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_file_that_vanished_is_not_made_anew() {
+    let fixture = HtpasswdFixture::file();
+    let registry = fixture.registry();
+    create(registry, "hyp-a").await;
+    // As when a volume is not mounted for a while: its accounts are not gone.
+    create(registry, "hyp-b").await;
+    std::fs::remove_file(fixture.path()).unwrap();
+    let refused = trouble(registry.create(&call(), &intent(registry, "hyp-c")).await);
+    assert_eq!(refused.kind, TroubleKind::ServerError);
+    assert!(!fixture.path().exists());
+}
+
+#[tokio::test]
 async fn the_file_is_replaced_and_its_mode_kept() {
     let fixture = HtpasswdFixture::file();
     std::fs::set_permissions(fixture.path(), PermissionsExt::from_mode(0o640)).unwrap();

@@ -12,6 +12,8 @@ use super::super::{
 use crate::ids::{AccountId, CallToken};
 use crate::time::Timestamp;
 
+/// A longer `Retry-After` counts as this much.
+const LONGEST_WISH: Duration = DAILY;
 const DAILY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An outcome is accepted only while its token is current.
@@ -274,14 +276,16 @@ fn after_failure(
     trouble.blocked = failure.blocked;
     trouble.last_error = Some(failure.message.clone());
     let retry = &context.policy.retry;
+    // A registry's wish is heard, but no answer of it may put a cluster off for good.
+    let wish = failure.retry_after.map(|wish| wish.min(LONGEST_WISH));
     if failure.blocked {
         trouble.counting_since = None;
-        let pause = failure.retry_after.unwrap_or_else(|| retry.delay(1, &mut context.entropy));
+        let pause = wish.unwrap_or_else(|| retry.delay(1, &mut context.entropy));
         return (trouble, now.plus(pause));
     }
     count_failure(&mut trouble, &failure.message, context);
     let backoff = retry.delay(trouble.attempts, &mut context.entropy);
-    (trouble, now.plus(backoff.max(failure.retry_after.unwrap_or(Duration::ZERO))))
+    (trouble, now.plus(backoff.max(wish.unwrap_or(Duration::ZERO))))
 }
 
 /// One more failure that was the account's own: an attempt, and time off `give_up_after`.

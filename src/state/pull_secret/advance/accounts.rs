@@ -1,7 +1,9 @@
 //! Which accounts come and go by themselves.
 
 use super::super::accept::answer::count_failure;
-use super::super::model::{Account, AccountPhase, GoneHow, PullSecret, RecordState, RotationPhase};
+use super::super::model::{
+    Account, AccountPhase, End, GoneHow, PullSecret, RecordState, RotationPhase,
+};
 use super::super::{Context, Event};
 use crate::ids::AccountId;
 
@@ -50,9 +52,11 @@ fn ought_to_go(record: &PullSecret, account: &Account) -> bool {
                 account.phase != AccountPhase::Serving
                     && (!handed_out || record.served_verified_since(*decided_at))
             }
-            RotationPhase::RemovingNew { .. } => {
+            RotationPhase::RemovingNew { end } => {
+                // A rollback was proved or completed by hand: nothing but what is served is in use.
+                let all = *end == End::RolledBack;
                 account.phase != AccountPhase::Serving
-                    && (!handed_out || account.born_generation == rotation.to)
+                    && (!handed_out || all || account.born_generation == rotation.to)
             }
             RotationPhase::Pending
             | RotationPhase::DualCredentialPeriod { .. }

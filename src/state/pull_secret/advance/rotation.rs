@@ -109,8 +109,10 @@ pub(super) fn rotating(
             .then_some(Event::RemovalDecided { end: End::RolledBack, at }),
         RotationPhase::RollingBack { decided: None, .. } => retirement(record, rotation, context),
         RotationPhase::RemovingNew { end } => {
+            let all = *end == End::RolledBack;
             let left = record.accounts.iter().any(|account| {
-                account.born_generation == rotation.to
+                let old = matches!(account.phase, AccountPhase::Retiring | AccountPhase::Deleting);
+                (account.born_generation == rotation.to || (all && old))
                     && !matches!(
                         account.phase,
                         AccountPhase::Gone | AccountPhase::Burnt | AccountPhase::Residue

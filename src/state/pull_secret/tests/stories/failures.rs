@@ -1,5 +1,7 @@
 //! Whose fault is it? Refusals, blocked registries, giving up, residue.
 
+use std::time::Duration;
+
 use super::super::super::*;
 use super::super::told::*;
 use super::super::world::HOUR;
@@ -126,6 +128,18 @@ fn a_registry_may_say_when_to_come_back() {
     let failure = Failure { retry_after, ..failure(false) };
     told.call(Answer::Create(CreateAnswer::NotApplied(failure)));
     assert_eq!(told.due_at(), Some(told.now.plus(3 * HOUR)));
+}
+
+#[test]
+fn no_wish_of_a_registry_puts_a_cluster_off_for_good() {
+    for blocked in [false, true] {
+        let mut told = Told::new();
+        told.issue().unwrap();
+        let retry_after = Some(Duration::from_secs(u64::MAX));
+        let failure = Failure { retry_after, ..failure(blocked) };
+        told.call(Answer::Create(CreateAnswer::NotApplied(failure)));
+        assert_eq!(told.due_at(), Some(told.now.plus(24 * HOUR)));
+    }
 }
 
 #[test]

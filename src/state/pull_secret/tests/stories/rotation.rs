@@ -240,6 +240,22 @@ fn a_deadline_rolls_back_from_drift_but_does_not_revoke() {
 }
 
 #[test]
+fn a_completed_rollback_of_a_compromise_leaves_nothing_of_any_other_generation() {
+    let mut told = Told::dual();
+    told.compromise().unwrap();
+    told.call(created());
+    told.call(valid());
+    told.rollback().unwrap();
+    told.call(valid());
+    assert_eq!((told.phase(), told.served()), ("rolling_back", 2));
+    told.complete().unwrap();
+    told.call(valid());
+    for generation in [1, 3] {
+        assert_eq!(told.phases(generation), [AccountPhase::Deleting], "generation {generation}");
+    }
+}
+
+#[test]
 fn a_rollback_serves_the_old_and_removes_the_new_on_proof() {
     let mut told = Told::rolling_back();
     assert_eq!(told.served(), 1);
