@@ -39,6 +39,8 @@ impl Story {
     async fn start(directory: &Path, format: &str, registry: &Talkative) -> Self {
         let setup = Setup::quick()
             .env("HYPERFLEET_LOG_FORMAT", format)
+            // In the middle of a call that holds a secret, with all that a panic writes about it.
+            .env("HYPERFLEET_FAILPOINTS", "after_call:create=panic@2,before_call:verify=panic@2")
             .env("HYPERFLEET_REGISTRIES_LOCAL_VERIFY_URL", &registry.url);
         let service = Service::start(directory, setup).await;
         let mut needles = Needles::default();
@@ -120,7 +122,12 @@ impl Story {
     }
 
     fn search_everything(&mut self) {
-        self.look("log", self.service.whole_log().as_bytes());
+        let log = self.service.whole_log();
+        assert!(
+            log.contains("a failure point says so"),
+            "a panic has to be among what is searched"
+        );
+        self.look("log", log.as_bytes());
         for name in ["cmdline", "environ"] {
             let bytes =
                 fs::read(format!("/proc/{}/{name}", self.service.pid())).unwrap_or_default();
