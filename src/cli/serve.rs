@@ -19,7 +19,7 @@ use crate::http::handlers::{Backend, Work, handlers};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
 use crate::http::server::{self, Bound};
 use crate::registries::lane::BreakerState;
-use crate::store::{AuditSeal, SqliteStore, Store};
+use crate::store::{AuditSeal, PgStore, SqliteStore, Store};
 use crate::telemetry::Metrics;
 use crate::time::{Clock, SystemClock};
 
@@ -97,6 +97,7 @@ async fn deps(
     } else {
         store.check_schema().await?;
     }
+    store.hold_alone().await?;
     store.claim_installation(&config.installation.id, clock.now()).await?;
     let needed: Vec<String> = store.key_census().await?.into_keys().collect();
     keyring.get().check_needed(&needed)?;
@@ -193,11 +194,15 @@ async fn open_store(
     seal: Option<Arc<dyn AuditSeal>>,
 ) -> anyhow::Result<Arc<dyn Store>> {
     let url = config.db.connection_url()?;
-    let url = url.expose_secret();
-    if !url.starts_with("sqlite:") {
-        bail!("db.url: only sqlite:// is available in this version");
+    let (url, connections) = (url.expose_secret(), config.db.max_connections);
+    if url.starts_with("postgres") {
+        let store = PgStore::open(url, connections).await?;
+        return Ok(match seal {
+            Some(seal) => Arc::new(store.with_audit_seal(seal)),
+            None => Arc::new(store),
+        });
     }
-    let store = SqliteStore::open(url, config.db.max_connections).await?;
+    let store = SqliteStore::open(url, connections).await?;
     Ok(match seal {
         Some(seal) => Arc::new(store.with_audit_seal(seal)),
         None => Arc::new(store),
@@ -233,7 +238,13 @@ impl super::keys::KeyCensus for StoredCensus {
         config: &Config,
     ) -> anyhow::Result<Option<std::collections::BTreeMap<String, u64>>> {
         let url = config.db.connection_url()?;
-        let Some(path) = url.expose_secret().strip_prefix("sqlite://") else { return Ok(None) };
+        let Some(path) = url.expose_secret().strip_prefix("sqlite://") else {
+            let store = PgStore::open(url.expose_secret(), 1).await?;
+            let migrated = store.schema_version().await? > 0;
+            let census = if migrated { Some(store.key_census().await?) } else { None };
+            store.close().await;
+            return Ok(census);
+        };
         if !std::path::Path::new(path).exists() {
             return Ok(None);
         }

@@ -3,6 +3,8 @@
 //! Each stream is a chain of its own: a row's hash covers the row and the hash before it. The key is not
 //! known here; whoever opens the store brings an [`AuditSeal`].
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::ids::{ClusterId, Generation, RegistryId, RotationId};
@@ -91,7 +93,7 @@ pub(super) struct Link {
 impl Link {
     /// Goes on where the stream's head is.
     pub(super) fn after(
-        head: Option<(u64, Option<Vec<u8>>)>,
+        head: Option<StreamHead>,
         row: &AuditRow,
         seal: Option<&dyn AuditSeal>,
     ) -> Self {
@@ -102,4 +104,21 @@ impl Link {
         let hash = seal.map(message);
         Self { sequence, previous_hash, hash }
     }
+}
+
+/// The last place and hash of a stream.
+pub(super) type StreamHead = (u64, Option<Vec<u8>>);
+
+/// The links of these rows. The heads of their streams, where they have one, move along.
+pub(super) fn links<'a>(
+    rows: &'a [AuditRow],
+    heads: &mut BTreeMap<&'a str, StreamHead>,
+    seal: Option<&dyn AuditSeal>,
+) -> Vec<Link> {
+    let link = |row: &'a AuditRow| {
+        let link = Link::after(heads.remove(row.stream.as_str()), row, seal);
+        heads.insert(&row.stream, (link.sequence, link.hash.clone()));
+        link
+    };
+    rows.iter().map(link).collect()
 }

@@ -8,7 +8,6 @@ mod account;
 mod attention;
 mod audit;
 mod commit;
-mod decode;
 mod due;
 mod error;
 mod fleet;
@@ -18,6 +17,7 @@ mod read;
 mod record;
 mod rotation;
 mod rotations;
+mod time;
 mod upkeep;
 mod write;
 

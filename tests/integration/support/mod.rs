@@ -4,4 +4,5 @@ pub mod calls;
 pub mod docker_registry;
 pub mod fake_quay;
 pub mod image;
+pub mod postgres;
 pub mod service;
