@@ -97,11 +97,12 @@ async fn deps(
     } else {
         store.check_schema().await?;
     }
-    store.hold_alone().await?;
     store.claim_installation(&config.installation.id, clock.now()).await?;
     let needed: Vec<String> = store.key_census().await?.into_keys().collect();
     keyring.get().check_needed(&needed)?;
     let registries = registries::registries(config)?;
+    // Last: a start that fails before keeps nobody waiting.
+    store.hold_alone().await?;
     Ok(Deps {
         store,
         keyring: Arc::new(keyring),

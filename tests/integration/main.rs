@@ -5,6 +5,7 @@ mod cli;
 mod config;
 mod keys;
 mod layers;
+mod postgres_service;
 mod pulls;
 mod quay_service;
 mod registries;

@@ -25,6 +25,12 @@ mod upkeep;
 
 #[cfg(test)]
 mod plans;
+#[cfg(test)]
+#[path = "../../../tests/integration/support/postgres.rs"]
+#[allow(dead_code, reason = "shared with the integration tests, which need more of it")]
+mod server;
+#[cfg(test)]
+mod sessions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -115,11 +115,16 @@ impl Server {
 
     /// Makes a database of this name.
     pub async fn create(&self, name: &str, template: &str) {
-        let mut db = PgConnection::connect(&self.url("postgres")).await.unwrap();
-        let sql = AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {template}"));
-        sqlx::raw_sql(sql).execute(&mut db).await.unwrap();
-        db.close().await.unwrap();
+        let sql = format!("CREATE DATABASE {name} TEMPLATE {template}");
+        execute(&self.url("postgres"), &sql).await;
     }
+}
+
+/// Does what no store would, on a connection of its own.
+pub async fn execute(url: &str, sql: &str) {
+    let mut db = PgConnection::connect(url).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut db).await.unwrap();
+    db.close().await.unwrap();
 }
 
 /// The one that the tests of this run share; each has databases of its own in it.
