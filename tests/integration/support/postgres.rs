@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,7 +38,7 @@ rm -rf "$directory"
 
 /// A running server; dropping it breaks the pipe, which ends it.
 pub struct Server {
-    orders: ChildStdin,
+    shell: Child,
     answers: BufReader<ChildStdout>,
     port: u16,
 }
@@ -68,14 +68,14 @@ impl Server {
         command.args(["sh", "-c", SHELL, "sh"]).arg(bin).arg(port.to_string());
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = command.spawn().expect("a shell");
-        let orders = shell.stdin.take().expect("its input");
-        let mut answers = BufReader::new(shell.stdout.take().expect("its output"));
+        let answers = BufReader::new(shell.stdout.take().expect("its output"));
+        let mut server = Self { shell, answers, port };
         let mut log = String::new();
         loop {
             let mut line = String::new();
-            let length = answers.read_line(&mut line).expect("a line");
+            let length = server.answers.read_line(&mut line).expect("a line");
             match line.trim_end() {
-                "up" => return Ok(Self { orders, answers, port }),
+                "up" => return Ok(server),
                 "down" => return Err(log),
                 _ if length == 0 => return Err(log),
                 _ => log.push_str(&line),
@@ -99,7 +99,8 @@ impl Server {
     }
 
     fn order(&mut self, order: &str) {
-        writeln!(self.orders, "{order}").expect("an order");
+        let mut orders = self.shell.stdin.as_ref().expect("its input");
+        writeln!(orders, "{order}").expect("an order");
         let mut answer = String::new();
         self.answers.read_line(&mut answer).expect("an answer");
         assert_eq!(answer.trim_end(), "done 0", "{order}");
@@ -117,6 +118,13 @@ impl Server {
     pub async fn create(&self, name: &str, template: &str) {
         let sql = format!("CREATE DATABASE {name} TEMPLATE {template}");
         execute(&self.url("postgres"), &sql).await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Waiting closes the pipe first, which ends the shell.
+        let _ = self.shell.wait();
     }
 }
 
