@@ -16,7 +16,7 @@ use super::super::{StoreError, Unavailable};
 use super::error::map;
 use super::transaction::{end, execute, query, query_as, write};
 
-/// A row that is older counts as its process' death. Spelled out in [`OTHERS`] and [`FORGET`], too.
+/// A row that is older counts as its process' death. Spelled out in [`OTHERS`], too.
 const LEASE: Duration = Duration::from_secs(30);
 /// For how long the process trusts its own row: what it began to write by then is over, or was ended by the
 /// statement's time-out, before the lease is.
@@ -142,4 +142,45 @@ async fn take_in(db: &mut PgConnection, id: Uuid) -> Result<(), StoreError> {
     }
     query(FORGET).bind(id).execute(&mut *db).await.map_err(map)?;
     query(TAKE).bind(id).execute(db).await.map_err(map).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Store as _, open, server, upkeep};
+    use super::*;
+
+    async fn pool() -> PgPool {
+        let pool = open::open(&server::shared().database(None).await, 2).await.unwrap();
+        upkeep::migrate(&pool).await.unwrap();
+        pool
+    }
+
+    #[tokio::test]
+    async fn a_row_that_was_not_renewed_is_not_trusted() {
+        let pool = pool().await;
+        let lease = Lease::default();
+        assert_eq!(lease.check(), Ok(()), "who does not serve needs none");
+        lease.hold(&pool).await.unwrap();
+        assert_eq!(lease.check(), Ok(()));
+        if let State::Held { renewed, .. } = &mut *lease.state() {
+            *renewed = renewed.checked_sub(TRUSTED).unwrap();
+        }
+        let store = super::super::PgStore { pool, lease, seal: None };
+        assert!(store.record_audit(&[]).await.unwrap_err().is_transient());
+        assert!(store.ping().await.is_err(), "and readiness says so");
+        assert!(store.state_counts().await.is_ok(), "reads go on");
+    }
+
+    #[tokio::test]
+    async fn a_row_that_is_gone_is_taken_anew_unless_somebody_else_serves() {
+        let pool = pool().await;
+        let (mine, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        take(&pool, mine).await.unwrap();
+        assert!(matches!(take(&pool, other).await, Err(StoreError::Served { .. })));
+        execute(&pool, query(RELEASE).bind(mine)).await.unwrap();
+        renew(&pool, mine).await.unwrap();
+        execute(&pool, query(RELEASE).bind(mine)).await.unwrap();
+        take(&pool, other).await.unwrap();
+        assert!(matches!(renew(&pool, mine).await, Err(StoreError::Served { .. })));
+    }
 }
