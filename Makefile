@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 BIN := bin/hyperfleet-credentials
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What the tests and the demo start: a real registry, a client that pulls from it, a database server.
 PACKAGES := docker-registry skopeo curl jq postgresql
 
@@ -14,7 +15,7 @@ help: ## List the targets
 build: ## Build the release binary into bin/
 	@./scripts/packages.sh gcc
 	$(CARGO) build --locked --release
-	@mkdir -p bin && cp target/release/hyperfleet-credentials $(BIN) && echo "built $(BIN)"
+	@mkdir -p bin && cp $(TARGET)/release/hyperfleet-credentials $(BIN) && echo "built $(BIN)"
 
 test: packages ## Run every test, starting the registries they need
 	$(CARGO) test --locked
@@ -31,7 +32,7 @@ deny:
 
 demo: packages ## Tell the whole story of a pull secret against a real registry
 	$(CARGO) build --locked
-	./scripts/demo.sh target/debug/hyperfleet-credentials
+	./scripts/demo.sh $(TARGET)/debug/hyperfleet-credentials
 
 packages:
 	@./scripts/packages.sh gcc $(PACKAGES)

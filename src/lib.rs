@@ -10,6 +10,7 @@
 //! | [`actors`] | brings the above together: one actor per cluster's credential, a scheduler |
 //! | [`http`] | the HTTP surface |
 //! | [`config`], [`telemetry`], [`cli`] | how the process is configured, watched and started |
+//! | [`failpoints`] | where a test lets the process die |
 //!
 //! Imports run downwards only: `http -> actors -> {state, store, crypto, registries}`.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod actors;
 pub mod cli;
 pub mod config;
 pub mod crypto;
+pub mod failpoints;
 pub mod http;
 pub mod ids;
 pub mod registries;

@@ -94,6 +94,7 @@ CREATE INDEX accounts_open_calls ON accounts (cluster_id) WHERE call_token IS NO
 CREATE INDEX accounts_stuck ON accounts (trouble_since, account_id)
     WHERE trouble_since IS NOT NULL AND phase NOT IN ('gone', 'residue');
 CREATE INDEX accounts_residue ON accounts (trouble_since, account_id) WHERE phase = 'residue';
+CREATE INDEX accounts_burnt ON accounts (phase) WHERE phase = 'burnt';
 CREATE INDEX accounts_drifted ON accounts (drifted_since, account_id) WHERE drifted_since IS NOT NULL;
 
 -- Ciphertext, in a table of its own so that no state row ever holds it. `gone_at` is set when the account is
@@ -161,7 +162,7 @@ CREATE TABLE consumers (
 -- `detail` is JSON and not JSONB: the hash covers its text, which JSONB would spell in its own way.
 CREATE TABLE audit_events (
     event_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    stream TEXT NOT NULL,
+    stream TEXT COLLATE "C" NOT NULL,
     sequence BIGINT NOT NULL,
     previous_hash BYTEA,
     hash BYTEA,
@@ -183,21 +184,27 @@ CREATE INDEX audit_by_actor ON audit_events (actor, event_id);
 CREATE INDEX audit_by_action ON audit_events (action, event_id);
 CREATE INDEX audit_by_time ON audit_events (at, event_id);
 
--- Never pruned. Whoever appends to a stream holds the lock of its row here until the commit.
+-- The heads. Never pruned. `anchored` is the sequence of the last checkpoint. Whoever appends to a stream, anchors
+-- it or prunes it holds the lock of its row here until the commit.
 CREATE TABLE audit_streams (
-    stream TEXT NOT NULL PRIMARY KEY,
+    stream TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     sequence BIGINT NOT NULL,
-    hash BYTEA
+    hash BYTEA,
+    anchored BIGINT NOT NULL DEFAULT 0
 );
+CREATE INDEX audit_streams_moved ON audit_streams (stream) WHERE anchored < sequence;
 
+-- At most two per stream: where its rows begin (the last one that was pruned), and its latest anchor; the log has
+-- the earlier anchors. The seal is a keyed hash, so that nobody without the key can make rows look pruned.
 CREATE TABLE audit_checkpoints (
-    checkpoint_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at TIMESTAMPTZ NOT NULL,
-    stream TEXT NOT NULL,
+    stream TEXT COLLATE "C" NOT NULL,
+    pruned BOOLEAN NOT NULL,
     sequence BIGINT NOT NULL,
-    hash BYTEA
+    hash BYTEA,
+    at TIMESTAMPTZ NOT NULL,
+    seal BYTEA,
+    PRIMARY KEY (stream, pruned)
 );
-CREATE INDEX audit_checkpoints_by_stream ON audit_checkpoints (stream, sequence);
 
 CREATE TABLE outbox (
     position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -92,6 +92,7 @@ CREATE INDEX accounts_open_calls ON accounts (cluster_id) WHERE call_token IS NO
 CREATE INDEX accounts_stuck ON accounts (trouble_since, account_id)
     WHERE trouble_since IS NOT NULL AND phase NOT IN ('gone', 'residue');
 CREATE INDEX accounts_residue ON accounts (trouble_since, account_id) WHERE phase = 'residue';
+CREATE INDEX accounts_burnt ON accounts (phase) WHERE phase = 'burnt';
 CREATE INDEX accounts_drifted ON accounts (drifted_since, account_id) WHERE drifted_since IS NOT NULL;
 
 -- Ciphertext, in a table of its own so that no state row ever holds it. `gone_at` is set when the account is
@@ -180,21 +181,26 @@ CREATE INDEX audit_by_actor ON audit_events (actor, event_id);
 CREATE INDEX audit_by_action ON audit_events (action, event_id);
 CREATE INDEX audit_by_time ON audit_events (at, event_id);
 
--- Never pruned.
+-- The heads. Never pruned. `anchored` is the sequence of the last checkpoint.
 CREATE TABLE audit_streams (
     stream TEXT NOT NULL PRIMARY KEY,
     sequence INTEGER NOT NULL,
-    hash BLOB
+    hash BLOB,
+    anchored INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX audit_streams_moved ON audit_streams (stream) WHERE anchored < sequence;
 
+-- At most two per stream: where its rows begin (the last one that was pruned), and its latest anchor; the log has
+-- the earlier anchors. The seal is a keyed hash, so that nobody without the key can make rows look pruned.
 CREATE TABLE audit_checkpoints (
-    checkpoint_id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-    at INTEGER NOT NULL,
     stream TEXT NOT NULL,
+    pruned INTEGER NOT NULL CHECK (pruned IN (0, 1)),
     sequence INTEGER NOT NULL,
-    hash BLOB
-) STRICT;
-CREATE INDEX audit_checkpoints_by_stream ON audit_checkpoints (stream, sequence);
+    hash BLOB,
+    at INTEGER NOT NULL,
+    seal BLOB,
+    PRIMARY KEY (stream, pruned)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE outbox (
     position INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,

@@ -3,6 +3,7 @@
 //! Once it is stopping nothing new begins: no command, no call. Calls that run may end, and their outcomes are
 //! stored; what does not end in time is closed as unknown by the next process.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,25 +13,25 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct Activity {
     stopping: AtomicBool,
-    running: watch::Sender<usize>,
+    running: Arc<watch::Sender<usize>>,
 }
 
 impl Default for Activity {
     fn default() -> Self {
-        Self { stopping: AtomicBool::new(false), running: watch::Sender::new(0) }
+        Self { stopping: AtomicBool::new(false), running: Arc::new(watch::Sender::new(0)) }
     }
 }
 
 /// Something under way; dropping it says that it ended.
 #[derive(Debug)]
-pub struct Running<'a>(&'a Activity);
+pub struct Running(Arc<watch::Sender<usize>>);
 
 impl Activity {
     /// Something begins.
     #[must_use]
-    pub fn begin(&self) -> Running<'_> {
+    pub fn begin(&self) -> Running {
         self.running.send_modify(|running| *running += 1);
-        Running(self)
+        Running(self.running.clone())
     }
 
     /// Nothing new is to begin.
@@ -51,8 +52,8 @@ impl Activity {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.0.running.send_modify(|running| *running = running.saturating_sub(1));
+        self.0.send_modify(|running| *running = running.saturating_sub(1));
     }
 }

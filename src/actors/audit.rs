@@ -1,9 +1,10 @@
-//! What a step tells the audit and the log. Written in the same transaction as what it tells.
+//! What a step tells the audit. Written in the same transaction as what it tells.
 //!
 //! Every outside call has one intent (`call_announced`) and one outcome (`call_answered`), paired by token.
 
 use serde_json::{Value, json};
 
+use super::log::Cause;
 use super::step::Working;
 use crate::ids::{AccountId, ClusterId, Generation, RegistryId, RotationId};
 use crate::state::pull_secret::{Account, Event, PullSecret};
@@ -19,13 +20,26 @@ pub struct Caller {
     pub reason: Option<String>,
     /// The request.
     pub request_id: Option<String>,
+    /// Its trace.
+    pub trace_id: Option<String>,
 }
 
 impl Caller {
     /// A part of this service.
     #[must_use]
     pub fn service(part: &str) -> Self {
-        Self { actor: format!("service:{part}"), reason: None, request_id: None }
+        Self::caused(part, &Cause::default())
+    }
+
+    /// A part of this service that goes on with what a request began.
+    #[must_use]
+    pub fn caused(part: &str, cause: &Cause) -> Self {
+        Self {
+            actor: format!("service:{part}"),
+            reason: None,
+            request_id: cause.request_id.clone(),
+            trace_id: cause.trace_id.clone(),
+        }
     }
 }
 
@@ -43,38 +57,6 @@ pub fn rows(
     let answered = told.answered(events);
     let happened = events.iter().map(|event| told.row(event, event.as_ref(), detail(event)));
     answered.into_iter().chain(happened).collect()
-}
-
-/// One log line per event.
-pub fn log(cluster_id: &ClusterId, after: Option<&PullSecret>, events: &[Event], caller: &Caller) {
-    for event in events {
-        let about = About::of(event, None, after);
-        let phase = after.and_then(PullSecret::rotation).map(|rotation| rotation.phase.name());
-        let state = after.map(|record| record.state.name().to_string());
-        let rotation_id = about.rotation_id.map(|id| id.to_string());
-        let registry = about.registry_id.as_ref().map(RegistryId::as_str);
-        let generation = about.generation.map(|generation| generation.0);
-        let event_name = event.as_ref();
-        let detail = detail(event).to_string();
-        let actor = caller.actor.as_str();
-        let request_id = caller.request_id.as_deref();
-        if is_quiet(event) {
-            tracing::debug!(
-                %cluster_id, rotation_id, registry, generation, phase, state, actor, request_id,
-                event_name, detail, "pull secret event"
-            );
-        } else {
-            tracing::info!(
-                %cluster_id, rotation_id, registry, generation, phase, state, actor, request_id,
-                event_name, detail, "pull secret event"
-            );
-        }
-    }
-}
-
-/// Sightings and waiting are many and change nothing by themselves.
-const fn is_quiet(event: &Event) -> bool {
-    matches!(event, Event::ConsumerSeen { .. } | Event::CallDeferred { .. })
 }
 
 struct Told<'a> {
@@ -95,7 +77,7 @@ impl Told<'_> {
             if now.is_some_and(|now| now.token == open.token) {
                 return None;
             }
-            let event = events.iter().find(|event| account_of(event) == Some(account.id))?;
+            let event = events.iter().find(|event| event.account_id() == Some(account.id))?;
             let detail = json!({
                 "call": open.call.as_ref(), "token": open.token, "outcome": event.as_ref(),
             });
@@ -125,81 +107,46 @@ impl Told<'_> {
 
 /// What an event is about.
 #[derive(Default)]
-struct About {
-    rotation_id: Option<RotationId>,
-    account: Option<String>,
-    registry_id: Option<RegistryId>,
-    generation: Option<Generation>,
+pub(super) struct About {
+    pub(super) rotation_id: Option<RotationId>,
+    pub(super) account: Option<String>,
+    pub(super) registry_id: Option<RegistryId>,
+    pub(super) generation: Option<Generation>,
 }
 
 impl About {
-    fn of(event: &Event, before: Option<&PullSecret>, after: Option<&PullSecret>) -> Self {
+    pub(super) fn of(
+        event: &Event,
+        before: Option<&PullSecret>,
+        after: Option<&PullSecret>,
+    ) -> Self {
         let find = |id: AccountId| -> Option<&Account> {
             after.and_then(|r| r.account(id)).or_else(|| before.and_then(|r| r.account(id)))
         };
-        let account = account_of(event).and_then(find);
+        let account = event.account_id().and_then(find);
         let running = after.and_then(PullSecret::rotation).map(|rotation| rotation.id);
         let ended = after.and_then(|record| record.ended.last()).map(|rotation| rotation.id);
-        let generation = match event {
-            Event::GenerationStarted { generation, .. }
-            | Event::GenerationServed { generation, .. } => Some(*generation),
-            Event::RotationRequested { rotation } => Some(rotation.to),
-            Event::ConsumerSeen { consumer, .. } => Some(consumer.generation),
-            _ => account.map(|account| account.born_generation),
-        };
+        let generation =
+            event.generation().or_else(|| account.map(|account| account.born_generation));
         Self {
             rotation_id: running.or(ended),
             account: account.map(|account| account.name.to_string()),
-            registry_id: account.map(|account| account.registry_id.clone()),
+            registry_id: account.map(|a| a.registry_id.clone()).or_else(|| refuser(event)),
             generation,
         }
     }
 }
 
-fn account_of(event: &Event) -> Option<AccountId> {
-    match event {
-        Event::AccountPlanned { account } => Some(account.id),
-        Event::ConsumerSeen { account_id, .. } => *account_id,
-        Event::CallAnnounced { account_id, .. }
-        | Event::CallFailed { account_id, .. }
-        | Event::CallDeferred { account_id, .. }
-        | Event::CallLost { account_id, .. }
-        | Event::NameTaken { account_id, .. }
-        | Event::AccountCreated { account_id, .. }
-        | Event::AccountVerified { account_id, .. }
-        | Event::AccountRefused { account_id, .. }
-        | Event::AccountBurnt { account_id, .. }
-        | Event::DeletionDecided { account_id, .. }
-        | Event::AccountGone { account_id, .. }
-        | Event::GoneUnsettled { account_id, .. }
-        | Event::AccountResidue { account_id, .. }
-        | Event::DriftFound { account_id, .. }
-        | Event::RollbackRefused { account_id, .. } => Some(*account_id),
-        Event::IssueAccepted { .. }
-        | Event::GenerationStarted { .. }
-        | Event::GenerationServed { .. }
-        | Event::RotationRequested { .. }
-        | Event::AllCreated { .. }
-        | Event::RetirementDecided { .. }
-        | Event::AdoptionWithdrawn { .. }
-        | Event::DriftCleared { .. }
-        | Event::DeadlineMoved { .. }
-        | Event::RollbackRequested { .. }
-        | Event::RemovalDecided { .. }
-        | Event::RotationEnded { .. }
-        | Event::IssueDenied { .. }
-        | Event::IssueFailed { .. }
-        | Event::RevocationRequested { .. }
-        | Event::Revoked { .. }
-        | Event::RetryRequested { .. }
-        | Event::Removed { .. }
-        | Event::Quarantined { .. }
-        | Event::Released { .. } => None,
+/// The registry that a whole record was refused by.
+fn refuser(event: &Event) -> Option<RegistryId> {
+    if let Event::IssueDenied { refusal, .. } | Event::IssueFailed { refusal, .. } = event {
+        return Some(refusal.registry_id.clone());
     }
+    None
 }
 
 /// What only this kind of event has to tell. Never a secret: events hold none.
-fn detail(event: &Event) -> Value {
+pub(super) fn detail(event: &Event) -> Value {
     match event {
         Event::IssueAccepted { registries, .. } => json!({ "registries": registries }),
         Event::CallAnnounced { call, token, .. } => {

@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use secrecy::SecretString;
+use tracing::Instrument;
 
 use super::deps::{ConfiguredRegistry, Deps};
+use super::log::{self, Cause};
 use super::step::{AnnouncedCall, aad};
+use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId};
 use crate::registries::lane::{BreakerState, Lane, Permit, Verdict};
 use crate::registries::{
@@ -35,6 +38,8 @@ pub struct Finished {
     pub answer: Answer,
     /// A secret that came with it and is not stored yet.
     pub secret: Option<SecretString>,
+    /// What it was made for.
+    pub cause: Cause,
 }
 
 /// Asks the database whether the announcement is still current.
@@ -54,21 +59,22 @@ impl Fence for StoredFence {
 
 /// Makes the call. Never panics, never lasts longer than the registry's timeout.
 pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCall) -> Finished {
-    let AnnouncedCall { account, call, token, announced_at, permit } = announced;
+    let AnnouncedCall { account, call, token, announced_at, permit, cause } = announced;
     let deps = &deps;
-    let _running = deps.activity.begin();
     let account_id = account.id;
     let Some(configured) = deps.registries.get(&account.registry_id) else {
         let answer = Answer::lost(call, "the registry is not configured any more");
-        return Finished { account_id, token, answer, secret: None };
+        return Finished { account_id, token, answer, secret: None, cause };
     };
     let context = CallContext {
         deadline: announced_at + configured.timeout,
         fence: Arc::new(StoredFence { store: deps.store.clone(), account_id, token }),
     };
     let left = context.deadline.saturating_duration_since(Instant::now());
-    let work = Work { deps, configured, account: &account, cluster_id, context };
-    let caught = AssertUnwindSafe(tokio::time::timeout(left, work.run(call, permit)));
+    let work = Work { deps, configured, account: &account, cluster_id: &cluster_id, context };
+    let began = Instant::now();
+    let run = work.run(call, permit).instrument(log::span(&cluster_id, &cause));
+    let caught = AssertUnwindSafe(tokio::time::timeout(left, run));
     let (answer, secret) = match caught.catch_unwind().await {
         Ok(Ok(done)) => done,
         Ok(Err(_elapsed)) => {
@@ -79,15 +85,14 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
         }
         Err(_panic) => {
             deps.metrics.panic("call");
-            tracing::error!(%account_id, call = call.as_ref(), "a call panicked");
             (Answer::lost(call, "the call ended by a fault of this service"), None)
         }
     };
-    let word = outcome_word(&answer);
-    deps.metrics.effect(account.registry_id.as_str(), call.into(), word);
-    let open = configured.lane.status().breaker != BreakerState::Closed;
-    deps.metrics.breaker(account.registry_id.as_str(), open);
-    Finished { account_id, token, answer, secret }
+    let (registry, took) = (account.registry_id.as_str(), began.elapsed());
+    deps.metrics.effect(registry, call.into(), outcome_word(&answer), took);
+    let finished = Finished { account_id, token, answer, secret, cause };
+    log::call_ended(&cluster_id, &account, &finished, took);
+    finished
 }
 
 /// A timed-out call says as much about the registry as one that answers with an error.
@@ -101,7 +106,7 @@ struct Work<'a> {
     deps: &'a Arc<Deps>,
     configured: &'a ConfiguredRegistry,
     account: &'a Account,
-    cluster_id: ClusterId,
+    cluster_id: &'a ClusterId,
     context: CallContext,
 }
 
@@ -109,11 +114,30 @@ type Done = (Answer, Option<SecretString>);
 
 impl Work<'_> {
     async fn run(&self, call: Call, permit: Permit) -> Done {
-        match call {
+        if self.deps.at(Point::BeforeCall, Some(call)).await.is_err() {
+            let trouble =
+                Trouble::new(TroubleKind::Connect, "a failure point keeps it from being sent");
+            return (self.not_sent(call, &trouble), None);
+        }
+        let done = match call {
             Call::Create => self.create(permit).await,
             Call::Lookup => self.lookup(permit).await,
             Call::Verify => (self.verify(permit).await, None),
             Call::Revoke => (self.revoke(permit).await, None),
+        };
+        if self.deps.at(Point::AfterCall, Some(call)).await.is_err() {
+            let trouble = Trouble::new(TroubleKind::Timeout, "a failure point loses the answer");
+            return (trouble_answer(call, &trouble, &self.configured.lane), None);
+        }
+        done
+    }
+
+    fn not_sent(&self, call: Call, trouble: &Trouble) -> Answer {
+        match call {
+            Call::Create => Answer::Create(CreateAnswer::NotApplied(self.failure(trouble))),
+            Call::Lookup | Call::Verify | Call::Revoke => {
+                trouble_answer(call, trouble, &self.configured.lane)
+            }
         }
     }
 
@@ -291,5 +315,22 @@ pub const fn outcome_word(answer: &Answer) -> &'static str {
         Answer::Lookup(LookupAnswer::Failed(_))
         | Answer::Verify(VerifyAnswer::Failed(_))
         | Answer::Revoke(RevokeAnswer::Failed(_)) => "failed",
+    }
+}
+
+/// What went wrong, in plain words.
+#[must_use]
+pub fn error_of(answer: &Answer) -> Option<&str> {
+    match answer {
+        Answer::Create(CreateAnswer::NotApplied(failure) | CreateAnswer::Unknown(failure))
+        | Answer::Lookup(LookupAnswer::Failed(failure))
+        | Answer::Verify(VerifyAnswer::Failed(failure))
+        | Answer::Revoke(RevokeAnswer::Failed(failure)) => Some(&failure.message),
+        Answer::Create(CreateAnswer::Refused(reason))
+        | Answer::Revoke(RevokeAnswer::Refused(reason)) => Some(reason),
+        Answer::Create(CreateAnswer::Created { .. } | CreateAnswer::AlreadyExists)
+        | Answer::Lookup(LookupAnswer::Absent | LookupAnswer::Present { .. })
+        | Answer::Verify(VerifyAnswer::Valid | VerifyAnswer::CannotPull | VerifyAnswer::Invalid)
+        | Answer::Revoke(RevokeAnswer::Done | RevokeAnswer::AlreadyGone) => None,
     }
 }

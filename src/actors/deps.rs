@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::activity::Activity;
 use crate::crypto::SharedKeyring;
+use crate::failpoints::FailPoints;
 use crate::ids::RegistryId;
 use crate::registries::Registry;
 use crate::registries::lane::Lane;
@@ -34,6 +35,8 @@ pub struct Deps {
     pub tuning: Tuning,
     /// What is under way.
     pub activity: Activity,
+    /// Where a test lets the process die; never armed in production.
+    pub failpoints: Option<FailPoints>,
 }
 
 /// A registry and what stands in front of it.
@@ -77,6 +80,10 @@ pub struct Tuning {
     pub quarantine: Duration,
     /// Revoked accounts and their secrets are remembered so long, to recognise late use.
     pub tombstones: Duration,
+    /// Audit rows are kept so long.
+    pub audit_after: Duration,
+    /// The audit's streams are anchored so often, and at every start and end of the process.
+    pub anchor_every: Duration,
 }
 
 impl Default for Tuning {
@@ -93,6 +100,8 @@ impl Default for Tuning {
             panic_window: Duration::from_secs(600),
             quarantine: Duration::from_secs(3600),
             tombstones: Duration::from_secs(30 * 24 * 3600),
+            audit_after: Duration::from_secs(400 * 24 * 3600),
+            anchor_every: Duration::from_secs(3600),
         }
     }
 }

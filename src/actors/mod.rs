@@ -5,11 +5,17 @@
 //! | [`activity`] | what is under way, so that a shutdown can wait for it |
 //! | [`deps`] | what every actor is given |
 //! | [`step`] | one command, one transaction: decide, apply, announce, commit |
+//! | [`log`] | what is logged of steps and calls |
+//! | [`breakers`] | tells when a registry is left alone |
 //! | [`calls`] | one announced call to a registry, and its answer |
 //! | [`credential`] | the actor that serialises one cluster's commands |
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
 //! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
 //! | [`system`] | starts the above; what HTTP talks to |
+//! | [`upkeep`] | lets history pass, anchors the audit |
+//! | [`reads`] | tells the audit of every pull secret that is handed out |
+//! | `points` | where a test lets the process die |
+//! | [`measured`] | the store, with a stopwatch |
 //! | [`read`] | what is read for GET and heartbeats, from the database |
 //!
 //! Actors hold no truth. Whatever one knows can be read again from the database, so any of them may
@@ -17,12 +23,19 @@
 
 pub mod activity;
 pub mod audit;
+pub mod breakers;
 pub mod calls;
+mod count;
 pub mod credential;
 pub mod deps;
+pub mod log;
+pub mod measured;
+pub(crate) mod points;
 pub mod read;
+pub mod reads;
 pub mod registries;
 pub mod scheduler;
 pub mod shard;
 pub mod step;
 pub mod system;
+pub mod upkeep;

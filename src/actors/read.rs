@@ -5,6 +5,7 @@ use secrecy::SecretString;
 
 use super::audit::Caller;
 use super::deps::Deps;
+use super::log::Cause;
 use super::shard::CommandError;
 use super::step::{StepError, aad};
 use super::system::Shards;
@@ -84,6 +85,7 @@ pub async fn heartbeat(
     shards: &Shards,
     cluster_id: &ClusterId,
     heartbeat: &Heartbeat,
+    cause: &Cause,
 ) -> Result<HeartbeatAnswer, HeartbeatError> {
     let rows = deps
         .store
@@ -102,7 +104,7 @@ pub async fn heartbeat(
     let current = found.phase == AccountPhase::Serving;
     let generation = if current { served.generation } else { found.born_generation };
     if is_news(deps, &found, generation, served.since) {
-        note(deps, shards, cluster_id, &found, &heartbeat.consumer).await?;
+        note(deps, shards, cluster_id, &found, &heartbeat.consumer, cause).await?;
     }
     Ok(HeartbeatAnswer { registry_id: found.registry_id, generation, current })
 }
@@ -141,6 +143,7 @@ async fn note(
     cluster_id: &ClusterId,
     found: &Presented,
     consumer: &str,
+    cause: &Cause,
 ) -> Result<(), HeartbeatError> {
     let evidence = Evidence {
         source: EvidenceSource::Heartbeat,
@@ -148,13 +151,14 @@ async fn note(
         subject: EvidenceSubject::Account(found.account_id),
         observed_at: deps.clock.now(),
     };
-    let caller = Caller { actor: format!("cluster:{cluster_id}"), reason: None, request_id: None };
+    let caller =
+        Caller { actor: format!("cluster:{cluster_id}"), ..Caller::caused("heartbeat", cause) };
     match shards.execute(cluster_id, Command::Observe(evidence), caller).await {
         Ok(_) => Ok(()),
         // It was revoked between the read and the command.
-        Err(CommandError::Step(StepError::Rejected(Rejection::NotInUse | Rejection::NoRecord))) => {
-            Err(HeartbeatError::Unauthorized)
-        }
+        Err(CommandError::Step(StepError::Rejected(
+            Rejection::NotInUse | Rejection::NoRecord | Rejection::State { .. },
+        ))) => Err(HeartbeatError::Unauthorized),
         Err(error) => Err(error.into()),
     }
 }

@@ -207,6 +207,7 @@ pub fn tuning(config: &Config) -> Tuning {
         tick: config.scheduler.tick,
         batch: config.scheduler.batch,
         lease: config.scheduler.lease,
+        audit_after: config.cleanup.audit_after,
         ..Tuning::default()
     }
 }

@@ -13,16 +13,14 @@ use super::audit::Caller;
 use super::deps::Deps;
 use super::shard::Dispatch;
 use super::system::Shards;
+use super::upkeep;
+use crate::failpoints::Point;
 use crate::ids::ClusterId;
 use crate::state::pull_secret::Command;
-use crate::store::{PurgeBefore, StoreError};
+use crate::store::StoreError;
 
 /// History, gauges and key files are looked at so often.
 const HOUSEKEEPING: Duration = Duration::from_secs(15);
-/// A repeated request gets its first answer for so long.
-const IDEMPOTENCY_KEYS: Duration = Duration::from_secs(24 * 3600);
-/// So many rows of history go per transaction.
-const PURGE_BATCH: u32 = 500;
 
 /// The actor.
 pub struct Scheduler {
@@ -32,13 +30,21 @@ pub struct Scheduler {
     /// Woken, but its shard was full.
     left_over: Vec<ClusterId>,
     kept_house: Option<Instant>,
+    anchored: Option<Instant>,
 }
 
 impl Scheduler {
     /// A scheduler that has not looked yet.
     #[must_use]
     pub const fn new(deps: Arc<Deps>, shards: Shards) -> Self {
-        Self { deps, shards, looking: false, left_over: Vec::new(), kept_house: None }
+        Self {
+            deps,
+            shards,
+            looking: false,
+            left_over: Vec::new(),
+            kept_house: None,
+            anchored: None,
+        }
     }
 
     fn wake(&mut self, clusters: Vec<ClusterId>) {
@@ -53,6 +59,10 @@ impl Scheduler {
 
     fn house_is_due(&self) -> bool {
         self.kept_house.is_none_or(|at| at.elapsed() >= HOUSEKEEPING)
+    }
+
+    fn anchor_is_due(&self) -> bool {
+        self.anchored.is_none_or(|at| at.elapsed() >= self.deps.tuning.anchor_every)
     }
 }
 
@@ -84,18 +94,23 @@ impl Handler<Look> for Scheduler {
     type Result = ResponseActFuture<Self, ()>;
 
     fn handle(&mut self, _message: Look, _context: &mut Context<Self>) -> Self::Result {
-        if self.looking {
+        if self.looking || self.deps.activity.is_stopping() {
             return Box::pin(actix::fut::ready(()));
         }
         self.looking = true;
         let deps = self.deps.clone();
-        let house = self.house_is_due();
+        let (house, anchor) = (self.house_is_due(), self.anchor_is_due());
         // What a full shard could not take is offered first; no more is claimed meanwhile.
         let crowded = !self.left_over.is_empty();
+        let running = self.deps.activity.begin();
         let work = async move {
+            let _running = running;
             let due = if crowded { Ok(Vec::new()) } else { claim(&deps).await };
             if house && let Err(error) = keep_house(&deps).await {
                 tracing::warn!(%error, "housekeeping failed");
+            }
+            if anchor && let Err(error) = upkeep::anchor_audit(&deps).await {
+                tracing::warn!(%error, "the audit was not anchored");
             }
             due
         };
@@ -103,6 +118,9 @@ impl Handler<Look> for Scheduler {
             actor.looking = false;
             if house {
                 actor.kept_house = Some(Instant::now());
+            }
+            if anchor {
+                actor.anchored = Some(Instant::now());
             }
             match due {
                 Ok(clusters) => actor.wake(clusters),
@@ -117,10 +135,7 @@ impl Handler<Look> for Scheduler {
 
 async fn claim(deps: &Deps) -> Result<Vec<ClusterId>, StoreError> {
     let now = deps.clock.now();
-    let began = Instant::now();
-    let due = deps.store.due(now, deps.tuning.batch, now.plus(deps.tuning.lease)).await?;
-    deps.metrics.db("due", began.elapsed());
-    Ok(due)
+    deps.store.due(now, deps.tuning.batch, now.plus(deps.tuning.lease)).await
 }
 
 async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
@@ -131,14 +146,10 @@ async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
     deps.metrics.due_items.set(i64::try_from(deps.store.due_count(now).await?).unwrap_or(i64::MAX));
     gauge(&deps.metrics.pull_secrets, &deps.store.state_counts().await?);
     gauge(&deps.metrics.rotations, &deps.store.phase_counts().await?);
-    let before = PurgeBefore {
-        rotations: now.minus(deps.policy.history_after),
-        secrets: now.minus(deps.tuning.tombstones),
-        idempotency_keys: now.minus(IDEMPOTENCY_KEYS),
-        batch: PURGE_BATCH,
-    };
-    deps.store.purge(before).await?;
-    Ok(())
+    let trouble = deps.store.trouble_counts(now, deps.policy.stuck_after()).await?;
+    gauge(&deps.metrics.attention, &trouble.attention);
+    deps.metrics.burnt_accounts.set(i64::try_from(trouble.burnt).unwrap_or(i64::MAX));
+    upkeep::let_pass(deps).await
 }
 
 /// A state that nothing is in any more has to go back to zero.
@@ -161,9 +172,13 @@ pub async fn take_over(deps: &Arc<Deps>, shards: &Shards) -> Result<usize, Store
         let done =
             shards.execute(&cluster_id, Command::TakeOver, Caller::service("takeover")).await;
         match done {
-            Ok(_) => tracing::info!(%cluster_id, "open calls were closed as unknown"),
+            Ok(_) => {
+                let event_name = "taken_over";
+                tracing::info!(%cluster_id, event_name, "open calls were closed as unknown");
+            }
             Err(error) => tracing::error!(%cluster_id, %error, "open calls stay open"),
         }
+        let _ = deps.at(Point::TakenOver, None).await;
     }
     Ok(count)
 }

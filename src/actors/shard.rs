@@ -15,6 +15,7 @@ use actix::prelude::*;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
+use super::activity::Running;
 use super::audit::Caller;
 use super::calls::Finished;
 use super::credential::{CredentialActor, Execute, Executed, Outcome, Wake};
@@ -22,6 +23,7 @@ use super::deps::Deps;
 use super::step::{self, Request, StepError};
 use crate::ids::ClusterId;
 use crate::state::pull_secret::Command;
+use crate::store::IdempotencyAnswer;
 
 /// The answer to a command.
 pub type Reply = oneshot::Sender<Result<Executed, CommandError>>;
@@ -48,29 +50,37 @@ pub struct Dispatch {
     work: Work,
 }
 
+/// A command for which somebody waits.
+#[derive(Debug)]
+pub struct Asked {
+    /// The command.
+    pub command: Command,
+    /// Who asks.
+    pub caller: Caller,
+    /// What a repetition of the request is answered; committed with the command.
+    pub answer: Option<IdempotencyAnswer>,
+    /// Where the answer goes.
+    pub reply: Reply,
+}
+
 #[derive(Debug)]
 enum Work {
-    Execute { command: Command, caller: Caller, reply: Reply },
-    Outcome(Finished),
+    Execute(Asked),
+    Outcome(Finished, Running),
     Wake,
 }
 
 impl Dispatch {
     /// A command for which somebody waits.
     #[must_use]
-    pub const fn command(
-        cluster_id: ClusterId,
-        command: Command,
-        caller: Caller,
-        reply: Reply,
-    ) -> Self {
-        Self { cluster_id, work: Work::Execute { command, caller, reply } }
+    pub const fn command(cluster_id: ClusterId, asked: Asked) -> Self {
+        Self { cluster_id, work: Work::Execute(asked) }
     }
 
     /// The outcome of a call.
     #[must_use]
-    pub const fn outcome(cluster_id: ClusterId, finished: Finished) -> Self {
-        Self { cluster_id, work: Work::Outcome(finished) }
+    pub const fn outcome(cluster_id: ClusterId, finished: Finished, running: Running) -> Self {
+        Self { cluster_id, work: Work::Outcome(finished, running) }
     }
 
     /// A look at what is due.
@@ -144,8 +154,18 @@ impl Shard {
         let shard = context.address();
         let deps = self.deps.clone();
         let address = CredentialActor::new(deps, cluster_id.clone(), shard, incarnation).start();
-        self.actors.insert(cluster_id.clone(), Entry { address: address.clone(), incarnation });
+        let entry = Entry { address: address.clone(), incarnation };
+        if self.actors.insert(cluster_id.clone(), entry).is_none() {
+            self.deps.metrics.actors.inc();
+        }
         address
+    }
+
+    fn forget(&mut self, cluster_id: &ClusterId, incarnation: u64) {
+        let current = self.actors.get(cluster_id).map(|entry| entry.incarnation);
+        if current == Some(incarnation) && self.actors.remove(cluster_id).is_some() {
+            self.deps.metrics.actors.dec();
+        }
     }
 
     fn is_paused(&self, cluster_id: &ClusterId) -> bool {
@@ -153,20 +173,14 @@ impl Shard {
         paused.is_some_and(|until| until > Instant::now())
     }
 
-    fn execute(
-        &mut self,
-        cluster_id: &ClusterId,
-        command: Command,
-        caller: Caller,
-        reply: Reply,
-        context: &Context<Self>,
-    ) {
+    fn execute(&mut self, cluster_id: &ClusterId, asked: Asked, context: &Context<Self>) {
+        let Asked { command, caller, answer: to_store, reply } = asked;
         if self.is_paused(cluster_id) || self.deps.activity.is_stopping() {
             let _ = reply.send(Err(CommandError::Restarting));
             return;
         }
         let (inner, answer) = oneshot::channel();
-        let message = Execute { command, caller, reply: inner };
+        let message = Execute { command, caller, answer: to_store, reply: inner };
         if self.offer(cluster_id, message, context).is_err() {
             self.deps.metrics.mailbox_full.inc();
             let _ = reply.send(Err(CommandError::Busy));
@@ -233,6 +247,7 @@ impl Shard {
                 secret: None,
                 caller: &caller,
                 permits: Vec::new(),
+                answer: None,
             };
             let work = AssertUnwindSafe(step::step(&deps, &cluster_id, None, request));
             match work.catch_unwind().await {
@@ -258,11 +273,11 @@ impl Handler<Dispatch> for Shard {
     fn handle(&mut self, message: Dispatch, context: &mut Context<Self>) {
         let Dispatch { cluster_id, work } = message;
         match work {
-            Work::Execute { command, caller, reply } => {
-                self.execute(&cluster_id, command, caller, reply, context);
-            }
+            Work::Execute(asked) => self.execute(&cluster_id, asked, context),
             // An outcome is a fact and always fits: there is one per announced call.
-            Work::Outcome(finished) => self.actor(&cluster_id, context).do_send(Outcome(finished)),
+            Work::Outcome(finished, running) => {
+                self.actor(&cluster_id, context).do_send(Outcome(finished, running));
+            }
             Work::Wake => {
                 // A full mailbox is awake.
                 if !self.is_paused(&cluster_id) && !self.deps.activity.is_stopping() {
@@ -277,10 +292,7 @@ impl Handler<Idle> for Shard {
     type Result = ();
 
     fn handle(&mut self, message: Idle, _context: &mut Context<Self>) {
-        let current = self.actors.get(&message.cluster_id).map(|entry| entry.incarnation);
-        if current == Some(message.incarnation) {
-            self.actors.remove(&message.cluster_id);
-        }
+        self.forget(&message.cluster_id, message.incarnation);
     }
 }
 
@@ -289,10 +301,7 @@ impl Handler<Died> for Shard {
 
     fn handle(&mut self, message: Died, context: &mut Context<Self>) {
         let Died { cluster_id, incarnation } = message;
-        let current = self.actors.get(&cluster_id).map(|entry| entry.incarnation);
-        if current == Some(incarnation) {
-            self.actors.remove(&cluster_id);
-        }
+        self.forget(&cluster_id, incarnation);
         self.deps.metrics.panic("actor");
         match self.note_panic(&cluster_id) {
             None => {
@@ -301,7 +310,9 @@ impl Handler<Died> for Shard {
             }
             Some(pause) => {
                 self.deps.metrics.actor_restarts.inc();
-                tracing::error!(%cluster_id, pause_ms = pause.as_millis(), "panicked: restarting");
+                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                let event_name = "actor_restarts";
+                tracing::error!(%cluster_id, event_name, pause_ms, "panicked: restarting");
                 context.notify_later(Dispatch::wake(cluster_id), pause);
             }
         }

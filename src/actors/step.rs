@@ -7,17 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use secrecy::SecretString;
+use tracing::Instrument;
 
 use super::audit::{self, Caller};
+use super::count;
 use super::deps::Deps;
+use super::log::{self, Cause};
 use crate::crypto::{Aad, SealError, secret};
+use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId};
 use crate::registries::lane::{NotNow, NotNowKind, Permit};
 use crate::state::pull_secret::{
     Account, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection, apply, decide,
     due_at, effects,
 };
-use crate::store::{Commit, SealedSecret, StoreError, gone_how};
+use crate::store::{Commit, IdempotencyAnswer, SealedSecret, StoreError, gone_how};
 use crate::time::Timestamp;
 
 /// A lost race reloads and decides again, at most so often.
@@ -49,6 +53,8 @@ pub struct AnnouncedCall {
     pub announced_at: Instant,
     /// The place in the registry's lane.
     pub permit: Permit,
+    /// What it is made for.
+    pub cause: Cause,
 }
 
 /// What a step did.
@@ -62,6 +68,8 @@ pub struct Step {
     pub calls: Vec<AnnouncedCall>,
     /// Registries whose lane is full for the moment: wait for a place, then step again.
     pub crowded: Vec<RegistryId>,
+    /// What the step was made for.
+    pub cause: Cause,
 }
 
 /// Why a step did nothing.
@@ -94,6 +102,8 @@ pub struct Request<'a> {
     pub caller: &'a Caller,
     /// Places in lanes that were waited for.
     pub permits: Vec<(RegistryId, Permit)>,
+    /// The answer that a repetition of the request gets, committed with the step.
+    pub answer: Option<IdempotencyAnswer>,
 }
 
 /// Runs one command. `working` is what the caller believes to be stored; `None` loads it.
@@ -107,17 +117,22 @@ pub async fn step(
     mut request: Request<'_>,
 ) -> Result<Step, StepError> {
     let _running = deps.activity.begin();
+    let known = working.as_ref().and_then(|working| working.record.as_ref());
+    let span = log::span(cluster_id, &Cause::of(request.caller, known));
     let mut races = 0;
-    loop {
-        let current = match working.take() {
-            Some(current) => current,
-            None => load(deps, cluster_id).await?,
-        };
-        match attempt(deps, cluster_id, current, &mut request).await {
-            Err(StepError::Store(StoreError::Conflict)) if races < MAX_RACES => races += 1,
-            other => return other,
+    let work = async {
+        loop {
+            let current = match working.take() {
+                Some(current) => current,
+                None => load(deps, cluster_id).await?,
+            };
+            match attempt(deps, cluster_id, current, &mut request).await {
+                Err(StepError::Store(StoreError::Conflict)) if races < MAX_RACES => races += 1,
+                other => return other,
+            }
         }
-    }
+    };
+    work.instrument(span).await
 }
 
 /// Reads what an actor works on.
@@ -140,11 +155,18 @@ async fn attempt(
     request: &mut Request<'_>,
 ) -> Result<Step, StepError> {
     let mut plan = Plan::new(deps, current);
-    plan.decide(request.command)?;
+    plan.decide(request.command).inspect_err(|rejection| {
+        let record = plan.before.record.as_ref();
+        log::refused(cluster_id, record, request.command, rejection, request.caller);
+    })?;
     plan.announce(&mut request.permits);
     if plan.events.is_empty() {
+        if let Some(answer) = &request.answer {
+            deps.store.answer_idempotent(answer).await?;
+        }
         let Plan { before, crowded, .. } = plan;
-        return Ok(Step { working: before, events: Vec::new(), calls: Vec::new(), crowded });
+        let cause = Cause::of(request.caller, before.record.as_ref());
+        return Ok(Step { working: before, events: Vec::new(), calls: Vec::new(), crowded, cause });
     }
     let secrets = plan.secrets(request.secret).await?;
     plan.commit(cluster_id, secrets, request).await
@@ -320,18 +342,24 @@ impl<'a> Plan<'a> {
             audit: audit::rows(cluster_id, &before, after.as_ref(), &events, request.caller, now),
             at: now,
             outbox: Vec::new(),
-            idempotency: None,
+            idempotency: request.answer.clone(),
         };
-        let committed = Instant::now();
+        let calls = || announced.iter().map(|(_, call, _, _)| *call);
+        let points = [Point::BeforeCommit, Point::BeforeOutcomeCommit];
+        deps.at_commit(points, calls(), request.command).await?;
         let version = deps.store.commit(commit).await?;
-        deps.metrics.db("commit", committed.elapsed());
-        audit::log(cluster_id, after.as_ref(), &events, request.caller);
-        count(deps, &events, after.as_ref());
+        let points = [Point::AfterCommit, Point::AfterOutcomeCommit];
+        deps.at_commit(points, calls(), request.command).await?;
+        let told = before.record.as_ref();
+        log::events(cluster_id, told, after.as_ref(), &events, request.caller);
+        count::events(&deps.metrics, told, after.as_ref(), &events);
+        let cause = Cause::of(request.caller, after.as_ref());
         let calls = announced
             .into_iter()
             .filter_map(|(account_id, call, token, permit)| {
                 let account = after.as_ref()?.account(account_id)?.clone();
-                Some(AnnouncedCall { account, call, token, announced_at: started, permit })
+                let cause = cause.clone();
+                Some(AnnouncedCall { account, call, token, announced_at: started, permit, cause })
             })
             .collect();
         let last_generation = after
@@ -340,7 +368,7 @@ impl<'a> Plan<'a> {
             .max(before.last_generation);
         let record = after.map(PullSecret::compact);
         let working = Working { record, version, last_generation };
-        Ok(Step { working, events, calls, crowded })
+        Ok(Step { working, events, calls, crowded, cause })
     }
 }
 
@@ -354,15 +382,6 @@ enum Refused {
 fn take(permits: &mut Vec<(RegistryId, Permit)>, registry_id: &RegistryId) -> Option<Permit> {
     let index = permits.iter().position(|(id, _)| id == registry_id)?;
     Some(permits.swap_remove(index).1)
-}
-
-fn count(deps: &Deps, events: &[Event], after: Option<&PullSecret>) {
-    if !events.iter().any(|event| matches!(event, Event::RotationEnded { .. })) {
-        return;
-    }
-    for rotation in after.iter().flat_map(|record| &record.ended) {
-        deps.metrics.rotation_ended(rotation.reason.into(), rotation.phase.name());
-    }
 }
 
 /// What a pull secret's account secret is sealed for.

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_rt::Arbiter;
+use prometheus::IntGauge;
 use tokio::sync::{oneshot, watch};
 
 use super::audit::Caller;
+use super::breakers;
 use super::credential::{Executed, Snapshot};
 use super::deps::Deps;
 use super::scheduler::{self, PingScheduler, Scheduler};
-use super::shard::{CommandError, Dispatch, Ping, Shard};
+use super::shard::{Asked, CommandError, Dispatch, Ping, Shard};
 use crate::ids::ClusterId;
 use crate::state::pull_secret::{Command, cluster_hash};
-use crate::store::StoreError;
+use crate::store::{IdempotencyAnswer, StoreError};
 
 /// Shards and scheduler are asked so often whether they live.
 const WATCH: Duration = Duration::from_secs(5);
@@ -23,7 +25,19 @@ const HANGS: Duration = Duration::from_secs(60);
 
 /// The shards, each an arbiter of its own; a cluster's is chosen by a hash of its id.
 #[derive(Clone)]
-pub struct Shards(Arc<Vec<Addr<Shard>>>);
+pub struct Shards {
+    shards: Arc<Vec<Addr<Shard>>>,
+    in_flight: IntGauge,
+}
+
+/// Something that waits; dropping it says that it waits no more.
+struct Waiting<'a>(&'a IntGauge);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
 
 impl Shards {
     /// Starts shards on the given arbiters.
@@ -33,15 +47,16 @@ impl Shards {
             let deps = deps.clone();
             Shard::start_in_arbiter(arbiter, |_| Shard::new(deps))
         };
-        Self(Arc::new(arbiters.iter().map(start).collect()))
+        let in_flight = deps.metrics.commands_in_flight.clone();
+        Self { shards: Arc::new(arbiters.iter().map(start).collect()), in_flight }
     }
 
     /// The shard of a cluster.
     #[must_use]
     pub fn of(&self, cluster_id: &ClusterId) -> &Addr<Shard> {
-        let count = u64::try_from(self.0.len()).unwrap_or(1);
+        let count = u64::try_from(self.shards.len()).unwrap_or(1);
         let index = usize::try_from(cluster_hash(cluster_id) % count).unwrap_or(0);
-        &self.0[index]
+        &self.shards[index]
     }
 
     /// Runs a command and waits for its commit, not for what follows from it.
@@ -54,8 +69,25 @@ impl Shards {
         command: Command,
         caller: Caller,
     ) -> Result<Executed, CommandError> {
+        self.execute_once(cluster_id, command, caller, None).await
+    }
+
+    /// The same, with the answer that a repetition of the request gets: both are committed, or neither.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub async fn execute_once(
+        &self,
+        cluster_id: &ClusterId,
+        command: Command,
+        caller: Caller,
+        to_store: Option<IdempotencyAnswer>,
+    ) -> Result<Executed, CommandError> {
         let (reply, answer) = oneshot::channel();
-        let message = Dispatch::command(cluster_id.clone(), command, caller, reply);
+        let asked = Asked { command, caller, answer: to_store, reply };
+        let message = Dispatch::command(cluster_id.clone(), asked);
+        self.in_flight.inc();
+        let _waiting = Waiting(&self.in_flight);
         match self.of(cluster_id).try_send(message) {
             Ok(()) => answer.await.unwrap_or(Err(CommandError::Restarting)),
             Err(SendError::Full(_)) => Err(CommandError::Busy),
@@ -66,7 +98,7 @@ impl Shards {
     /// How many credentials have an actor now. A shard that does not answer counts as empty.
     pub async fn actors(&self) -> usize {
         let mut count = 0;
-        for shard in self.0.iter() {
+        for shard in self.shards.iter() {
             count += shard.send(Ping).await.unwrap_or(0);
         }
         count
@@ -74,7 +106,7 @@ impl Shards {
 
     /// An error when a shard is dead or hangs.
     async fn ping(&self) -> Result<(), &'static str> {
-        for shard in self.0.iter() {
+        for shard in self.shards.iter() {
             match tokio::time::timeout(HANGS, shard.send(Ping)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) => return Err("a shard is dead"),
@@ -109,6 +141,7 @@ impl System {
         if closed > 0 {
             tracing::info!(closed, "took over what the process before left open");
         }
+        breakers::watch(&deps);
         let own = Arbiter::new();
         let scheduler = {
             let (deps, shards) = (deps.clone(), shards.clone());
@@ -138,15 +171,17 @@ impl System {
     /// time is closed as unknown at the next start.
     pub async fn stop(self, time: Duration) {
         self.deps.activity.stop();
-        if !self.deps.activity.ended(time).await {
-            tracing::warn!(
-                "calls to registries were still running when the time for them was over"
-            );
-        }
-        for arbiter in self.arbiters {
-            arbiter.stop();
-            let _ = arbiter.join();
-        }
+        self.deps.activity.ended(time).await;
+        let (tell, told) = oneshot::channel();
+        // Joining blocks; a thread that does not end must not hold up whoever waits with a limit.
+        std::thread::spawn(move || {
+            for arbiter in self.arbiters {
+                arbiter.stop();
+                let _ = arbiter.join();
+            }
+            let _ = tell.send(());
+        });
+        let _ = told.await;
     }
 }
 

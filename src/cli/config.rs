@@ -33,6 +33,10 @@ impl ConfigCommand {
                 // The files of `--dev` are made by `serve`; they need not be there yet.
                 if !options.dev {
                     config.check_files()?;
+                    // The values keep every rule; what is missing beside them may come before the start.
+                    if let Err(error) = super::serve::check(&config) {
+                        writeln!(io::stderr(), "warning: `serve` would not start yet: {error:#}")?;
+                    }
                 }
                 let from =
                     file.map_or_else(|| "no file".to_owned(), |path| path.display().to_string());

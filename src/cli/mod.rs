@@ -3,10 +3,12 @@
 //! Knows commands, flags and exit codes (0 done, 1 failed, 2 usage). Must not know how anything is
 //! done: each command hands over to the layer whose work it is.
 
+mod audit;
 mod config;
 mod flags;
 pub mod keys;
 pub mod serve;
+mod shutdown;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -54,6 +56,9 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// The audit in the database.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Keys of sealed secrets.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
@@ -100,6 +105,7 @@ fn execute(command: Command, census: &dyn KeyCensus) -> anyhow::Result<()> {
             runtime().block_on(serve::migrate(config))
         }
         Command::Config(command) => command.run(),
+        Command::Audit(command) => runtime().block_on(command.run()),
         Command::Keys(command) => runtime().block_on(command.run(census)),
         Command::Completions { shell } => {
             let mut script = Vec::new();

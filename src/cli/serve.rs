@@ -3,31 +3,37 @@
 use std::sync::Arc;
 
 use actix_web::web::Data;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use async_trait::async_trait;
-use secrecy::ExposeSecret;
-use tokio::signal::unix::{SignalKind, signal};
+use secrecy::{ExposeSecret, SecretString};
 
+use super::shutdown::{Shutdown, Signals};
 use crate::actors::deps::Deps;
+use crate::actors::measured::Measured;
+use crate::actors::reads::{self, ReadLog};
 use crate::actors::registries;
 use crate::actors::system::System;
-use crate::config::{AuthMode, Config};
-use crate::crypto::{AUDIT_KEY_FILE, AuditKey, SharedKeyring};
+use crate::config::{AuthMode, Config, FAILPOINTS_VARIABLE};
+use crate::crypto::{AuditKey, SharedKeyring};
+use crate::failpoints::FailPoints;
 use crate::http::auth::{Authenticator, StaticTokens};
 use crate::http::edge::{Edge, Lifecycle};
-use crate::http::handlers::{Backend, Work, handlers};
+use crate::http::handlers::{Backend, Repeats, Work, handlers};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
-use crate::http::server::{self, Bound};
+use crate::http::server;
 use crate::registries::lane::BreakerState;
 use crate::store::{AuditSeal, PgStore, SqliteStore, Store};
 use crate::telemetry::Metrics;
 use crate::time::{Clock, SystemClock};
+
+const NO_AUDIT_KEY: &str = "the audit needs its key; `keys generate` makes it beside a data key";
 
 /// Runs the service until it is told to stop. `dev`: the database is migrated first.
 ///
 /// # Errors
 /// When something that the service cannot do without is missing.
 pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new()?;
     let lifecycle = Lifecycle::default();
@@ -43,44 +49,63 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     // Listening comes first: a probe is answered while the rest is set up.
     let bound =
         server::listen(&config.server, &config.metrics, None, &edge, handlers(backend.clone()))?;
-    let Bound { api, metrics: pages, .. } = bound;
-    let (api_handle, pages_handle) = (api.handle(), pages.handle());
-    let servers = (actix_rt::spawn(api), actix_rt::spawn(pages));
+    let (api, pages) = (bound.api.handle(), bound.metrics.handle());
+    actix_rt::spawn(bound.api);
+    actix_rt::spawn(bound.metrics);
 
-    let deps = Arc::new(deps(&config, dev, clock, metrics.clone()).await?);
-    let system = System::start(deps.clone()).await?;
-    backend.set(Work::new(deps.clone(), system.shards.clone()));
+    let audit_key = AuditKey::load(&config.encryption.keys_dir).context(NO_AUDIT_KEY)?;
+    let repeats = Repeats::new(&audit_key, config.server.request_wait);
+    let set_up = async {
+        let deps = Arc::new(deps(&config, dev, clock, metrics.clone(), audit_key).await?);
+        anyhow::Ok((System::start(deps.clone()).await?, deps))
+    };
+    let (system, deps) = tokio::select! {
+        done = set_up => done?,
+        signal = signals.next() => {
+            tracing::info!(signal, "told to stop before it was ready");
+            return Ok(());
+        }
+    };
+    let reads = ReadLog::start(deps.clone(), config.audit.reads, reads::BUFFER);
+    backend.set(Work::new(deps.clone(), system.shards.clone(), repeats, reads));
     lifecycle.begin_serving();
     metrics.up.set(1);
     tracing::info!("ready");
 
     let outcome = tokio::select! {
-        stopped = told_to_stop() => stopped,
-        reason = system.failed() => Err(anyhow::anyhow!("{reason}; the process has to be started again")),
+        signal = signals.next() => {
+            tracing::info!(signal, "told to stop");
+            Ok(())
+        }
+        reason = system.failed() => Err(anyhow!("{reason}; the process has to be started again")),
     };
     metrics.up.set(0);
-    lifecycle.begin_draining();
-    tracing::info!("stopping: no new requests are taken");
-    if tokio::time::timeout(config.server.shutdown_timeout, api_handle.stop(true)).await.is_err() {
-        tracing::warn!("requests were still in flight when the time for them was over");
-    }
-    system.stop(config.server.shutdown_timeout).await;
-    pages_handle.stop(false).await;
-    let _ = servers.0.await;
-    let _ = servers.1.await;
-    deps.store.close().await;
-    tracing::info!("stopped");
-    outcome
+    let shutdown = Shutdown {
+        lifecycle,
+        api,
+        pages,
+        backend,
+        system,
+        deps,
+        delay: config.server.drain_delay,
+        limit: config.server.shutdown_timeout,
+    };
+    let ended = shutdown.run(&mut signals).await;
+    outcome.and(ended)
 }
 
-async fn told_to_stop() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => tracing::info!(signal = "SIGTERM", "told to stop"),
-        _ = interrupt.recv() => tracing::info!(signal = "SIGINT", "told to stop"),
-    }
-    Ok(())
+/// Whether `serve` could begin with this configuration: what it names is available, and its keys are there.
+/// Opens no database and calls nobody.
+///
+/// # Errors
+/// The first thing that `serve` would refuse.
+pub(super) fn check(config: &Config) -> anyhow::Result<()> {
+    authenticator(config)?;
+    database_url(config)?;
+    registries::registries(config)?;
+    let keys_dir = &config.encryption.keys_dir;
+    SharedKeyring::load(keys_dir, config.encryption.primary.as_deref())?;
+    AuditKey::load(keys_dir).map(drop).context(NO_AUDIT_KEY)
 }
 
 async fn deps(
@@ -88,10 +113,11 @@ async fn deps(
     dev: bool,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
+    audit_key: AuditKey,
 ) -> anyhow::Result<Deps> {
     let keys_dir = &config.encryption.keys_dir;
     let keyring = SharedKeyring::load(keys_dir, config.encryption.primary.as_deref())?;
-    let store = open_store(config, sealer(config)?).await?;
+    let store = open_store(config, Some(Arc::new(Sealer(audit_key)))).await?;
     if dev {
         store.migrate().await?;
     } else {
@@ -104,7 +130,7 @@ async fn deps(
     // Last: a start that fails before keeps nobody waiting.
     store.hold_alone().await?;
     Ok(Deps {
-        store,
+        store: Arc::new(Measured::new(store, metrics.clone())),
         keyring: Arc::new(keyring),
         clock,
         policy: registries::policy(config, &registries),
@@ -113,7 +139,15 @@ async fn deps(
         installation: config.installation.id.clone(),
         tuning: registries::tuning(config),
         activity: crate::actors::activity::Activity::default(),
+        failpoints: failpoints()?,
     })
+}
+
+/// Armed by nobody but tests.
+fn failpoints() -> anyhow::Result<Option<FailPoints>> {
+    let Ok(rules) = std::env::var(FAILPOINTS_VARIABLE) else { return Ok(None) };
+    tracing::warn!(rules, "failure points are armed: this process fails on purpose");
+    Ok(Some(rules.parse().context(FAILPOINTS_VARIABLE)?))
 }
 
 fn authenticator(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {
@@ -180,7 +214,8 @@ impl Check for Keys {
 /// # Errors
 /// When the database cannot be reached or refuses.
 pub async fn migrate(config: Config) -> anyhow::Result<()> {
-    let store = open_store(&config, sealer(&config)?).await?;
+    // A migration writes no audit.
+    let store = open_store(&config, None).await?;
     let before = store.schema_version().await?;
     store.migrate().await?;
     let after = store.schema_version().await?;
@@ -189,12 +224,21 @@ pub async fn migrate(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+pub(super) fn database_url(config: &Config) -> anyhow::Result<SecretString> {
+    let url = config.db.connection_url()?;
+    let known = ["sqlite:", "postgres://", "postgresql://"];
+    if !known.iter().any(|scheme| url.expose_secret().starts_with(scheme)) {
+        bail!("db.url: must begin with sqlite:, postgres:// or postgresql://");
+    }
+    Ok(url)
+}
+
 /// Opens the configured database for writing.
 async fn open_store(
     config: &Config,
     seal: Option<Arc<dyn AuditSeal>>,
 ) -> anyhow::Result<Arc<dyn Store>> {
-    let url = config.db.connection_url()?;
+    let url = database_url(config)?;
     let (url, connections) = (url.expose_secret(), config.db.max_connections);
     if url.starts_with("postgres") {
         let store = PgStore::open(url, connections).await?;
@@ -210,23 +254,14 @@ async fn open_store(
     })
 }
 
-/// The keyed hash of audit rows, where `audit.key` stands beside the keys.
+/// The keyed hash of audit rows.
 #[derive(Debug)]
-struct Sealer(AuditKey);
+pub(super) struct Sealer(pub(super) AuditKey);
 
 impl AuditSeal for Sealer {
     fn seal(&self, message: &[u8]) -> Vec<u8> {
         self.0.hash(&[message]).to_vec()
     }
-}
-
-fn sealer(config: &Config) -> anyhow::Result<Option<Arc<dyn AuditSeal>>> {
-    let dir = &config.encryption.keys_dir;
-    if !dir.join(AUDIT_KEY_FILE).exists() {
-        tracing::warn!(file = AUDIT_KEY_FILE, "the audit is not sealed: there is no key for it");
-        return Ok(None);
-    }
-    Ok(Some(Arc::new(Sealer(AuditKey::load(dir)?))))
 }
 
 /// Counts the stored values of each key, read beside a running server.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Config;
 use super::registry::RegistryKind;
 use crate::crypto::tokens::TokenHash;
-use crate::crypto::{GenerateError, generate_key, secret, write_new};
+use crate::crypto::{GenerateError, generate_audit_key, generate_key, secret, write_new};
 
 const KEY_ID: &str = "dev";
 
@@ -53,7 +53,7 @@ pub(super) fn layer(data_dir: &Path) -> Value {
         .unwrap_or_else(new_installation);
     json!({
         "installation": {"id": id},
-        "server": {"host": "127.0.0.1"},
+        "server": {"host": "127.0.0.1", "drain_delay": "0s"},
         "metrics": {"host": "127.0.0.1"},
         "db": {"url": format!("sqlite://{}", places.database.display())},
         "encryption": {"keys_dir": places.keys},
@@ -151,7 +151,10 @@ pub fn prepare_dev(config: &Config, data_dir: &Path) -> Result<Prepared, Prepare
 
 fn make_keys(dir: &Path, prepared: &mut Prepared) -> Result<(), PrepareError> {
     match crate::crypto::list_key_files(dir) {
-        Ok(files) if !files.is_empty() => Ok(()),
+        Ok(files) if !files.is_empty() => {
+            prepared.made.extend(generate_audit_key(dir)?);
+            Ok(())
+        }
         Ok(_) | Err(_) => {
             let made = generate_key(dir, KEY_ID, true)?;
             prepared.made.push(made.key);

@@ -197,6 +197,7 @@ pub(super) const KEYS: &[Key] = &[
     key("server.host", Host, "Address of the API and the probes").with_flag("server-host"),
     key("server.port", Port, "Port of the API and the probes; 0 picks a free one").with_flag("server-port"),
     key("server.request_wait", Duration, "How long a request waits for the work it started before it answers `202`; at most 60s").with_flag("server-request-wait"),
+    key("server.drain_delay", Duration, "How long a shutdown still serves requests after `/readyz` says no, so that load balancers notice; below `shutdown_timeout`").with_flag("server-drain-delay"),
     key("server.shutdown_timeout", Duration, "How long a shutdown may take in all; above 0s").with_flag("server-shutdown-timeout"),
     key("server.tls.cert_file", Path, "Certificate chain of the API, PEM; only together with `key_file`"),
     key("server.tls.key_file", Path, "Its key, PEM; a secret's file mode"),

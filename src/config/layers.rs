@@ -15,6 +15,8 @@ use super::keys::{self, Form, KEYS, REGISTRY_KEYS, env_name};
 
 /// Names the file when `--config` does not.
 const FILE_VARIABLE: &str = "HYPERFLEET_CONFIG";
+/// No setting: arms failure points, for tests only.
+pub const FAILPOINTS_VARIABLE: &str = "HYPERFLEET_FAILPOINTS";
 const PREFIX: &str = "HYPERFLEET_";
 
 /// Where the values come from.
@@ -99,7 +101,8 @@ fn parse_yaml(path: &Path, text: &str) -> Result<Value, ConfigError> {
 pub(super) fn read_env(sources: &Sources, warnings: &mut Vec<String>) -> Value {
     let mut values = Value::Object(Map::new());
     for (name, text) in &sources.env {
-        if name == FILE_VARIABLE || name.starts_with("HYPERFLEET_REGISTRIES_") {
+        let special = [FILE_VARIABLE, FAILPOINTS_VARIABLE].contains(&name.as_str());
+        if special || name.starts_with("HYPERFLEET_REGISTRIES_") {
             continue;
         }
         let Some(key) = KEYS.iter().find(|key| key.env() == *name) else {

@@ -30,7 +30,7 @@ pub use dev::{PrepareError, Prepared, prepare_dev};
 pub use error::{ConfigError, Problem, Problems};
 pub use files::ReadSecretError;
 pub use keys::{FlagSpec, flags};
-pub use layers::Sources;
+pub use layers::{FAILPOINTS_VARIABLE, Sources};
 pub use rate::{Burst, ParseRateError, Rate};
 pub use reference::reference_page;
 pub use registry::{

@@ -88,6 +88,8 @@ fn durations(config: &Config, rules: &mut Rules<'_>) {
     ] {
         rules.must(!value.is_zero(), path, "must be above 0s");
     }
+    let fits = config.server.drain_delay < config.server.shutdown_timeout;
+    rules.must(fits, "server.drain_delay", "must be below server.shutdown_timeout");
     for (path, value) in [
         ("server.request_wait", config.server.request_wait),
         ("break_glass.wait", config.break_glass.wait),

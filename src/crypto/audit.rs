@@ -4,6 +4,7 @@ use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use zeroize::Zeroize;
 
 use super::keyring::{KeyringError, read_key};
 
@@ -31,6 +32,16 @@ impl AuditKey {
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Hmac::new_from_slice(bytes).ok().map(Self)
+    }
+
+    /// A key for another purpose, from which this one cannot be told.
+    #[must_use]
+    pub fn derive(&self, purpose: &str) -> Self {
+        let mut bytes = self.hash(&[b"derive/1", purpose.as_bytes()]);
+        // HMAC takes a key of any length.
+        let derived = Hmac::new_from_slice(&bytes).map_or_else(|_| self.clone(), Self);
+        bytes.zeroize();
+        derived
     }
 
     /// The keyed hash of the parts; each is preceded by its length.
@@ -73,6 +84,7 @@ mod tests {
         assert!(key.verify(&[b"ab", b"c"], &hash));
         assert!(!key.verify(&[b"a", b"bc"], &hash));
         assert!(!AuditKey::from_bytes(&[2; 32]).unwrap().verify(&[b"ab", b"c"], &hash));
+        assert!(!key.derive("x").verify(&[b"ab", b"c"], &hash));
         assert_eq!(format!("{key:?}"), "AuditKey(**REDACTED**)");
     }
 }

@@ -67,19 +67,33 @@ pub fn generate_key(dir: &Path, id: &str, primary: bool) -> Result<Generated, Ge
     private_dir(dir)?;
     let first = list_key_files(dir)?.is_empty();
     let key = dir.join(format!("{id}.key"));
-    write_new(&key, &random_key()?, 0o600)?;
-
-    let audit = dir.join(AUDIT_KEY_FILE);
-    let audit_key = match write_new(&audit, &random_key()?, 0o600) {
-        Ok(()) => Some(audit),
-        Err(GenerateError::Exists(_)) => None,
-        Err(error) => return Err(error),
-    };
     let primary = primary || first;
-    if primary {
-        replace(&dir.join(PRIMARY_FILE), format!("{id}\n").as_bytes())?;
+    let name_primary = || replace(&dir.join(PRIMARY_FILE), format!("{id}\n").as_bytes());
+
+    let audit_key = generate_audit_key(dir)?;
+    // Who is interrupted may simply begin again: while there is no key, nothing has been made. A further one
+    // has to be there before it is named, because somebody may be reading.
+    if first {
+        name_primary()?;
+    }
+    write_new(&key, &random_key()?, 0o600)?;
+    if primary && !first {
+        name_primary()?;
     }
     Ok(Generated { key, primary, audit_key })
+}
+
+/// Makes `audit.key` where there is none, and says where.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn generate_audit_key(dir: &Path) -> Result<Option<PathBuf>, GenerateError> {
+    let path = dir.join(AUDIT_KEY_FILE);
+    match write_new(&path, &random_key()?, 0o600) {
+        Ok(()) => Ok(Some(path)),
+        Err(GenerateError::Exists(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn private_dir(dir: &Path) -> Result<(), GenerateError> {

@@ -92,6 +92,17 @@ fn each_fault_has_its_own_message() {
 }
 
 #[test]
+fn a_first_key_that_was_interrupted_is_made_by_the_next_try() {
+    let dir = dir_with(&["a"]);
+    std::fs::remove_file(dir.path().join("a.key")).unwrap();
+    let audit = std::fs::read(dir.path().join("audit.key")).unwrap();
+    let made = generate_key(dir.path(), "a", false).unwrap();
+    assert!(made.primary && made.audit_key.is_none());
+    assert_eq!(Keyring::load(dir.path(), None).unwrap().primary(), "a");
+    assert_eq!(std::fs::read(dir.path().join("audit.key")).unwrap(), audit);
+}
+
+#[test]
 fn reloading_sees_new_keys_and_a_new_primary_and_survives_faults() {
     let dir = dir_with(&["a"]);
     let shared = SharedKeyring::load(dir.path(), None).unwrap();

@@ -16,7 +16,7 @@ pub mod tokens;
 pub use aad::{Aad, Purpose};
 pub use audit::{AUDIT_KEY_FILE, AuditKey};
 pub use file_mode::{FileModeError, check_secret_file};
-pub use generate::{GenerateError, Generated, generate_key, write_new};
+pub use generate::{GenerateError, Generated, generate_audit_key, generate_key, write_new};
 pub use keyring::{KeyFile, Keyring, KeyringError, MissingKeys, is_key_id, list_key_files};
 pub use sealed::{OpenError, SealError, Sealed};
 pub use shared::SharedKeyring;

@@ -56,10 +56,12 @@ pub fn no_content() -> HttpResponse {
     HttpResponse::NoContent().finish()
 }
 
-/// `304`.
+/// `304`, with the headers that the `200` would have had.
 #[must_use]
 pub fn not_modified(tag: &ETag) -> HttpResponse {
-    with_etag(HttpResponse::NotModified().finish(), tag)
+    let mut response = HttpResponse::NotModified().finish();
+    set(&mut response, header::CACHE_CONTROL, "no-store");
+    with_etag(response, tag)
 }
 
 /// Adds `ETag`, and that the answer depends on who asks.
@@ -77,11 +79,23 @@ pub fn with_location(mut response: HttpResponse, path: &str) -> HttpResponse {
     response
 }
 
-/// Adds when to come back, in whole seconds.
+/// Adds when to come back.
 #[must_use]
 pub fn with_retry_after(mut response: HttpResponse, after: Duration) -> HttpResponse {
-    set(&mut response, header::RETRY_AFTER, &after.as_secs().max(1).to_string());
+    set(&mut response, header::RETRY_AFTER, &whole_seconds(after).to_string());
     response
+}
+
+/// Says that the answer was given before.
+#[must_use]
+pub fn as_replayed(mut response: HttpResponse) -> HttpResponse {
+    set(&mut response, header::HeaderName::from_static("idempotency-replayed"), "true");
+    response
+}
+
+/// Whole seconds, rounded up: a client that comes back then is never too early.
+pub(super) fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).max(1)
 }
 
 fn set(response: &mut HttpResponse<BoxBody>, name: header::HeaderName, value: &str) {

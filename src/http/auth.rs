@@ -174,11 +174,9 @@ impl Caller {
     }
 
     fn forbidden(&self, permission: Permission) -> ApiError {
-        ApiError::Forbidden {
-            caller: self.principal.name.clone(),
-            subresource: permission.subresource(),
-            verb: permission.verb(),
-        }
+        let (subresource, verb) = (permission.subresource(), permission.verb());
+        tracing::warn!(caller = self.principal.name, subresource, verb, "permission denied");
+        ApiError::Forbidden { caller: self.principal.name.clone(), subresource, verb }
     }
 }
 

@@ -6,7 +6,7 @@ use std::future::{Ready, ready};
 use std::rc::Rc;
 
 use actix_web::dev::{Payload, ServiceRequest};
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{self, HeaderMap};
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use uuid::Uuid;
 
@@ -16,6 +16,9 @@ use super::problem::ApiError;
 pub const REQUEST_ID: &str = "x-request-id";
 /// The trace that a request belongs to.
 pub const TRACE_ID: &str = "x-trace-id";
+
+/// So much of a client's name is logged.
+const MAX_USER_AGENT: usize = 200;
 
 /// One request's identity. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -32,6 +35,8 @@ pub struct Inner {
     pub method: String,
     /// The path as it was sent, without the query.
     pub path: String,
+    /// What the client calls itself.
+    pub user_agent: Option<String>,
 }
 
 impl std::ops::Deref for RequestContext {
@@ -50,7 +55,10 @@ impl RequestContext {
             request_id(headers).map_or_else(|| Uuid::now_v7().to_string(), ToOwned::to_owned);
         let trace_id = trace_id(headers).map_or_else(new_trace_id, ToOwned::to_owned);
         let method = request.method().as_str().to_owned();
-        Self(Rc::new(Inner { request_id, trace_id, method, path: request.path().to_owned() }))
+        let path = request.path().to_owned();
+        let user_agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let user_agent = user_agent.map(|text| text.chars().take(MAX_USER_AGENT).collect());
+        Self(Rc::new(Inner { request_id, trace_id, method, path, user_agent }))
     }
 }
 

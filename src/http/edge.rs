@@ -33,6 +33,7 @@ pub struct Edge {
 #[derive(Debug, Clone, Default)]
 pub struct Lifecycle {
     started: Arc<AtomicBool>,
+    leaving: Arc<AtomicBool>,
     draining: CancellationToken,
 }
 
@@ -43,6 +44,8 @@ pub enum Stage {
     Starting,
     /// Works.
     Serving,
+    /// Works, and says that it is not ready, so that no more requests are sent here.
+    Leaving,
     /// Ends what it began; takes nothing new.
     Draining,
 }
@@ -51,6 +54,11 @@ impl Lifecycle {
     /// Requests are taken from now on.
     pub fn begin_serving(&self) {
         self.started.store(true, Ordering::Release);
+    }
+
+    /// Probes say "not ready" from now on; requests are still taken.
+    pub fn begin_leaving(&self) {
+        self.leaving.store(true, Ordering::Release);
     }
 
     /// No new request is taken from now on, and whoever waits in one is told.
@@ -63,6 +71,8 @@ impl Lifecycle {
     pub fn stage(&self) -> Stage {
         if self.draining.is_cancelled() {
             Stage::Draining
+        } else if self.leaving.load(Ordering::Acquire) {
+            Stage::Leaving
         } else if self.started.load(Ordering::Acquire) {
             Stage::Serving
         } else {

@@ -108,11 +108,11 @@ impl Frame {
         let (status, took) = (response.status().as_u16(), self.started.elapsed());
         self.edge.metrics.http_request(&context.method, self.selection.template(), status, took);
         let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        let path = context.path.as_str();
+        let (path, user_agent) = (context.path.as_str(), context.user_agent.as_deref());
         if self.is_probe() {
-            tracing::debug!(path, status_code = status, duration_ms, "request");
+            tracing::debug!(path, status_code = status, duration_ms, user_agent, "request");
         } else {
-            tracing::info!(path, status_code = status, duration_ms, "request");
+            tracing::info!(path, status_code = status, duration_ms, user_agent, "request");
         }
     }
 

@@ -52,7 +52,7 @@ async fn check(edge: &Edge, request: &ServiceRequest) -> Result<Admitted, ApiErr
 
 fn in_stage(edge: &Edge, route: &Route) -> Result<(), ApiError> {
     match (edge.lifecycle.stage(), route.access) {
-        (Stage::Serving, _) | (_, Access::Probe) => Ok(()),
+        (Stage::Serving | Stage::Leaving, _) | (_, Access::Probe) => Ok(()),
         (Stage::Starting, Access::OwnProof | Access::AnyOf(_)) => {
             Err(ApiError::busy("the service is starting"))
         }

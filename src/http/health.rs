@@ -118,7 +118,7 @@ pub async fn readyz(edge: web::Data<Edge>) -> HttpResponse {
         results.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
     let message = match edge.lifecycle.stage() {
         Stage::Starting => Some("the service is starting".to_owned()),
-        Stage::Draining => Some("the service is shutting down".to_owned()),
+        Stage::Leaving | Stage::Draining => Some("the service is shutting down".to_owned()),
         Stage::Serving if failed.is_empty() => None,
         Stage::Serving => Some(format!("failed: {}", failed.join(", "))),
     };

@@ -31,6 +31,7 @@ pub enum Permission {
     RotationsForce,
     FleetGet,
     FleetList,
+    AuditList,
 }
 
 /// Everybody who gets the pull secret itself.
@@ -58,6 +59,8 @@ impl Permission {
             Self::RotationsForce => ("pull-secrets/rotations", "force", &[Role::Admin]),
             Self::FleetGet => ("credentials-fleet", "get", WATCHERS),
             Self::FleetList => ("credentials-fleet", "list", WATCHERS),
+            // A subresource of its own, so that a reviewer can tell it from the rest of the fleet.
+            Self::AuditList => ("credentials-fleet/audit", "list", OPERATORS),
         }
     }
 
@@ -112,6 +115,7 @@ pub enum Op {
     ListPullSecrets,
     ListAllRotations,
     ListAttention,
+    ListAuditEvents,
     Healthz,
     Readyz,
 }
@@ -191,6 +195,7 @@ impl Op {
             Self::ListPullSecrets => (Get, "/v1/pull-secrets", AnyOf(&[May::MetadataList]), true),
             Self::ListAllRotations => (Get, "/v1/rotations", AnyOf(&[May::RotationsList]), true),
             Self::ListAttention => (Get, "/v1/attention", AnyOf(&[May::FleetList]), true),
+            Self::ListAuditEvents => (Get, "/v1/audit-events", AnyOf(&[May::AuditList]), true),
             Self::Healthz => (Get, "/healthz", Probe, true),
             Self::Readyz => (Get, "/readyz", Probe, true),
         };

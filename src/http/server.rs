@@ -140,7 +140,8 @@ where
         .disable_signals()
         .keep_alive(KEEP_ALIVE)
         .client_request_timeout(HEAD_TIMEOUT)
-        .shutdown_timeout(server.shutdown_timeout.as_secs());
+        // Whoever stops the server has the limit for all of the shutdown.
+        .shutdown_timeout(server.shutdown_timeout.as_secs().saturating_add(1));
     if let Some(workers) = workers {
         api = api.workers(workers.max(1));
     }

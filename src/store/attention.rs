@@ -1,5 +1,6 @@
 //! What needs a person: one question with seven kinds of answer, each from an index of its own.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -85,6 +86,15 @@ impl AttentionItem {
     pub(super) fn key(&self) -> Key {
         Key::Attention { kind: self.kind, at: self.since.as_micros(), id: self.subject.clone() }
     }
+}
+
+/// How much trouble there is, for the metrics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TroubleCounts {
+    /// Items by the word of their kind; every kind is there.
+    pub attention: BTreeMap<String, u64>,
+    /// Accounts whose name is spoilt and that are not certainly gone yet.
+    pub burnt: u64,
 }
 
 /// The kinds to read, each with where to begin: `(since, subject)` of the last item before.

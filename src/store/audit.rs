@@ -82,6 +82,66 @@ pub fn canonical(row: &AuditRow, sequence: u64, previous_hash: Option<&[u8]>) ->
     serde_json::to_vec(&("audit/1", sequence, hex, row)).unwrap_or_default()
 }
 
+/// The last row of a stream: its sequence and its hash.
+pub type StreamHead = (u64, Option<Vec<u8>>);
+
+/// Says that a stream had this row at this time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditCheckpoint {
+    /// Which stream.
+    pub stream: String,
+    /// The rows up to here were pruned; else they are to be found, and this is an anchor.
+    pub pruned: bool,
+    /// Of which row.
+    pub sequence: u64,
+    /// Its hash.
+    pub hash: Option<Vec<u8>>,
+    /// When this was said.
+    pub at: Timestamp,
+    /// The keyed hash of all this; `None` where no key is set.
+    pub seal: Option<Vec<u8>>,
+}
+
+impl AuditCheckpoint {
+    pub(super) fn new(
+        stream: &str,
+        pruned: bool,
+        (sequence, hash): StreamHead,
+        at: Timestamp,
+        key: Option<&dyn AuditSeal>,
+    ) -> Self {
+        let mut made = Self { stream: stream.to_owned(), pruned, sequence, hash, at, seal: None };
+        made.seal = key.map(|key| key.seal(&made.canonical()));
+        made
+    }
+
+    /// The bytes that the seal covers.
+    #[must_use]
+    pub fn canonical(&self) -> Vec<u8> {
+        let hash = self.hash.as_deref().map(|hash| data_encoding::HEXLOWER.encode(hash));
+        let said = ("checkpoint/1", &self.stream, self.pruned, self.sequence, hash, self.at);
+        serde_json::to_vec(&said).unwrap_or_default()
+    }
+}
+
+/// What is known of a stream besides its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditStream {
+    /// Its last row.
+    pub head: Option<StreamHead>,
+    /// Where its rows begin, when some were pruned.
+    pub base: Option<AuditCheckpoint>,
+    /// Its latest anchor.
+    pub anchor: Option<AuditCheckpoint>,
+}
+
+impl AuditStream {
+    pub(super) fn of(head: Option<StreamHead>, checkpoints: Vec<AuditCheckpoint>) -> Self {
+        let (base, anchor): (Vec<_>, Vec<_>) = checkpoints.into_iter().partition(|it| it.pruned);
+        Self { head, base: base.into_iter().next(), anchor: anchor.into_iter().next() }
+    }
+}
+
 /// The place and the hashes of the next row of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Link {
@@ -105,9 +165,6 @@ impl Link {
         Self { sequence, previous_hash, hash }
     }
 }
-
-/// The last place and hash of a stream.
-pub(super) type StreamHead = (u64, Option<Vec<u8>>);
 
 /// The links of these rows. The heads of their streams, where they have one, move along.
 pub(super) fn links<'a>(

@@ -2,9 +2,14 @@
 //!
 //! Only keyed hashes come in here; neither a key nor a body is ever stored.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use crate::time::Timestamp;
+
+/// A repeated request gets its first answer for so long.
+pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// Which request it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,6 +93,10 @@ impl StoredRequest {
 
     /// What a request is told that finds this one.
     pub(super) fn meets(&self, start: &IdempotencyStart) -> IdempotencyState {
+        if self.created_at.plus(REMEMBERED) <= start.now {
+            // Too old to mean anything; it only was not removed yet.
+            return IdempotencyState::Begun;
+        }
         if self.body_hash != start.body_hash {
             return IdempotencyState::OtherBody;
         }

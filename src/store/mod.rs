@@ -6,6 +6,7 @@
 //! | `commit` | what one step writes: the difference between two states |
 //! | `views` | what is read, one shape per question |
 //! | `columns` | states with data of their own, laid out flat |
+//! | [`verify`] | whether the audit is as it was written |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
 //! | `rows`, `schema` | what both databases have in common |
 //! | [`sqlite`] | the embedded database |
@@ -27,17 +28,24 @@ pub mod postgres;
 mod rows;
 mod schema;
 pub mod sqlite;
+pub mod verify;
 mod views;
 
 use async_trait::async_trait;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-pub use attention::{AttentionFilter, AttentionItem, AttentionKind};
-pub use audit::{AuditEvent, AuditFilter, AuditRow, AuditSeal, canonical};
+pub use attention::{AttentionFilter, AttentionItem, AttentionKind, TroubleCounts};
+pub use audit::{
+    AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal, AuditStream, StreamHead,
+    canonical,
+};
 pub use commit::{Commit, OutboxRow, gone_how};
 pub use cursor::{Cursor, CursorError, Page};
 pub use error::{StoreError, Unavailable};
-pub use idempotency::{IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState};
+pub use idempotency::{
+    IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, REMEMBERED,
+};
 pub use memory::MemoryStore;
 pub use postgres::PgStore;
 pub use sqlite::SqliteStore;
@@ -155,6 +163,13 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn state_counts(&self) -> Result<BTreeMap<String, u64>, StoreError>;
     /// How many running rotations are in which phase; phases without any are left out.
     async fn phase_counts(&self) -> Result<BTreeMap<String, u64>, StoreError>;
+    /// How much needs a person, and how many accounts are burnt. Trouble older than `stuck_after` counts
+    /// as stuck.
+    async fn trouble_counts(
+        &self,
+        now: Timestamp,
+        stuck_after: Duration,
+    ) -> Result<TroubleCounts, StoreError>;
 
     // Requests that may be repeated.
 
@@ -172,6 +187,15 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         holder: uuid::Uuid,
     ) -> Result<(), StoreError>;
 
+    /// Corrects the status of an answer that turned out otherwise after its commit, or forgets the request
+    /// where there is no status to repeat. Nothing happens when another attempt holds the key.
+    async fn correct_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: uuid::Uuid,
+        status: Option<u16>,
+    ) -> Result<(), StoreError>;
+
     // The audit.
 
     /// Appends rows that go with no commit, all or none.
@@ -183,6 +207,31 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         cursor: Option<&Cursor>,
         limit: u32,
     ) -> Result<Page<AuditEvent>, StoreError>;
+    /// Makes a checkpoint of each stream that moved since its last one, at most so many.
+    async fn checkpoint_audit(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditCheckpoint>, StoreError>;
+    /// Removes old rows, at most a batch, always the first ones of their streams, and leaves a checkpoint
+    /// from which what is left can be verified. Answers how many went.
+    async fn prune_audit(
+        &self,
+        before: Timestamp,
+        now: Timestamp,
+        batch: u32,
+    ) -> Result<u64, StoreError>;
+    /// The first stream whose name sorts after this one.
+    async fn next_audit_stream(&self, after: &str) -> Result<Option<String>, StoreError>;
+    /// What is known of a stream besides its rows.
+    async fn audit_stream(&self, stream: &str) -> Result<AuditStream, StoreError>;
+    /// A stream's rows after this sequence, in order.
+    async fn walk_audit(
+        &self,
+        stream: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditEvent>, StoreError>;
 
     // Keys.
 

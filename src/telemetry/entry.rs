@@ -137,17 +137,28 @@ fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// The names of the entry's own members are taken only at its top.
 fn shown_fields(fields: &Map<String, Value>) -> Map<String, Value> {
     fields.iter().map(|(name, value)| shown_field(name, value)).collect()
 }
 
-fn shown_field(name: &str, value: &Value) -> (String, Value) {
-    let value = match value {
-        _ if is_secret_name(name) => Value::from(REDACTED),
+fn shown_value(value: &Value) -> Value {
+    match value {
         Value::String(text) => Value::from(scrub(text).into_owned()),
-        Value::Object(inside) => Value::Object(shown_fields(inside)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => value.clone(),
-    };
+        Value::Object(inside) => {
+            let shown = |(name, value): (&String, &Value)| {
+                let secret = is_secret_name(name);
+                (name.clone(), if secret { Value::from(REDACTED) } else { shown_value(value) })
+            };
+            Value::Object(inside.iter().map(shown).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(shown_value).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+fn shown_field(name: &str, value: &Value) -> (String, Value) {
+    let value = if is_secret_name(name) { Value::from(REDACTED) } else { shown_value(value) };
     let name = if RESERVED.contains(&name) { format!("field_{name}") } else { name.to_owned() };
     (name, value)
 }
@@ -230,7 +241,10 @@ mod tests {
     fn secrets_are_replaced_and_names_do_not_clash() {
         let entry = entry(
             "got Bearer abcdefghijklmnopqrst",
-            json!({"token": "abc", "level": 3, "ctx": {"password": "abc", "method": "GET"}}),
+            json!({
+                "token": "abc", "level": 3, "ctx": {"password": "abc", "method": "GET"},
+                "list": [{"token": "abc"}, "Bearer abcdefghijklmnopqrst"],
+            }),
         );
         for line in [format_json(&entry, &origin()), format_text(&entry, &origin())] {
             assert!(!line.contains("abc"), "{line}");

@@ -1,10 +1,8 @@
 //! Collects an event's fields and those of its spans, and writes one line per event.
 
-use std::fmt;
 use std::io::Write;
 
 use serde_json::{Map, Value};
-use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -13,6 +11,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::entry::{Entry, Origin, format_json, format_text};
+use super::fields::Collect;
 use crate::config::LogFormat;
 use crate::time::{Clock, SystemClock};
 
@@ -83,50 +82,6 @@ where
     }
 }
 
-/// Turns typed fields into values.
-#[derive(Default)]
-struct Collect(Map<String, Value>);
-
-impl Collect {
-    fn put(&mut self, field: &Field, value: impl Into<Value>) {
-        // What the bridge from the `log` crate adds about source files is of no use to an operator.
-        if !field.name().starts_with("log.") {
-            self.0.insert(field.name().to_owned(), value.into());
-        }
-    }
-}
-
-impl Visit for Collect {
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, value);
-    }
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, value);
-    }
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, value);
-    }
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, value);
-    }
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value);
-    }
-    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        let mut text = value.to_string();
-        let mut source = value.source();
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        self.put(field, text);
-    }
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, format!("{value:?}"));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +133,28 @@ mod tests {
         assert!(read["hostname"].as_str().is_some_and(|host| !host.is_empty()));
         assert!(read.get("fields").is_none() && read.get("target").is_none());
         assert!(text.ends_with("}\n") && text.lines().count() == 1);
+    }
+
+    #[test]
+    fn a_name_with_a_dot_is_a_member_and_json_is_what_it_says() {
+        let text = logged(LogFormat::Json, || {
+            let detail = serde_json::json!({"registries": ["quay"], "token": "abc"});
+            tracing::info!(
+                request_context.method = "GET",
+                request_context.path = "/v1",
+                request_context.field = None::<&str>,
+                detail.json = %detail,
+                nothing.json = %serde_json::Value::Null,
+                broken.json = "{",
+                "it happened"
+            );
+        });
+        let read: Value = serde_json::from_str(&text).unwrap();
+        let context = serde_json::json!({"method": "GET", "path": "/v1"});
+        assert_eq!(read["request_context"], context);
+        let detail = serde_json::json!({"registries": ["quay"], "token": "**REDACTED**"});
+        assert_eq!((&read["detail"], read.get("nothing")), (&detail, None));
+        assert_eq!(read["broken"], "{");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Nothing here is global but the one subscriber that [`init`] installs.
 
 mod entry;
+mod fields;
 mod layer;
 pub mod metrics;
 mod redact;
@@ -23,6 +24,9 @@ pub use redact::{is_secret_name, scrub};
 
 /// The component's name in logs and metrics.
 pub const COMPONENT: &str = "credentials";
+
+/// A stack trace has at most so many frames.
+const MAX_FRAMES: usize = 15;
 
 /// The release; the image's build sets it, otherwise it is the crate's.
 #[must_use]
@@ -91,6 +95,39 @@ fn log_panics() {
             .or_else(|| info.payload().downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no text");
         let location = info.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(error = text, location, "panic");
+        let trace = frames(&std::backtrace::Backtrace::force_capture().to_string());
+        let trace = serde_json::Value::from(trace);
+        tracing::error!(error = text, location, stack_trace.json = %trace, "panic");
     }));
+}
+
+/// The names of the functions that led to a panic, the innermost first; what comes before and after our
+/// own code is left out.
+fn frames(backtrace: &str) -> Vec<String> {
+    let names = backtrace.lines().filter_map(|line| {
+        let (number, name) = line.trim_start().split_once(": ")?;
+        number.parse::<u32>().ok().map(|_| name.trim().to_owned())
+    });
+    let names: Vec<String> = names.collect();
+    let begin = names.iter().rposition(|name| name.starts_with("core::panicking::"));
+    names.into_iter().skip(begin.map_or(0, |last| last + 1)).take(MAX_FRAMES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_trace_begins_where_the_panic_was() {
+        let mut text =
+            "   0: std::backtrace::Backtrace::create\n   1: core::panicking::panic_fmt\n"
+                .to_owned();
+        text.push_str("             at /rustc/x/core/src/panicking.rs:80:14\n   2: ours::inner\n");
+        for number in 3..40 {
+            text.push_str(&format!("  {number}: ours::outer\n             at src/x.rs:1:2\n"));
+        }
+        let frames = frames(&text);
+        assert_eq!((frames[0].as_str(), frames.len()), ("ours::inner", MAX_FRAMES));
+        assert!(frames.iter().all(|frame| frame.starts_with("ours::")), "{frames:?}");
+    }
 }

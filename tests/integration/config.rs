@@ -35,6 +35,8 @@ fn the_file_is_found_where_it_usually_is() {
     let (code, out, err) = told(&run(dir.path(), &["config", "check"], &[]));
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("configs/config.yaml"), "{out}");
+    // Valid, but nothing that this version could start with.
+    assert!(err.contains("`serve` would not start yet: auth.mode"), "{err}");
 }
 
 #[test]

@@ -13,7 +13,18 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("telemetry", &["ids", "time", "config", "telemetry"]),
     (
         "actors",
-        &["ids", "time", "state", "store", "crypto", "registries", "config", "telemetry", "actors"],
+        &[
+            "ids",
+            "time",
+            "state",
+            "store",
+            "crypto",
+            "registries",
+            "config",
+            "telemetry",
+            "actors",
+            "failpoints",
+        ],
     ),
     (
         "http",

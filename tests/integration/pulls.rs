@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::support::docker_registry::{self, DockerRegistry};
 use crate::support::image;
+use crate::support::seed::{random, seed};
 use crate::support::service::{Answer, Service, Setup};
 
 const PATH: &str = "/v1/clusters/cls-pulls/pull-secrets";
@@ -130,9 +131,7 @@ async fn no_pull_fails_while_the_service_is_killed_again_and_again() {
     let mut puller = Puller::start(directory.path(), image);
     cluster.pulls = Some(puller.pulls.clone());
 
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
-    let mut random = <rand::rngs::StdRng as rand::SeedableRng>::seed_from_u64(seed);
+    let mut random = random(seed(), 0);
     let mut kills = 0;
     let mut next_kill = Instant::now() + Duration::from_millis(random.random_range(1000..2000));
     let deadline = Instant::now() + Duration::from_secs(240);

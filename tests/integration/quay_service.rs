@@ -12,13 +12,13 @@ use serde_json::json;
 use crate::support::fake_quay::{self, FakeQuay, Fault, Reply, When};
 use crate::support::service::{Answer, Service, Setup};
 
-const HOST: &str = "quay.test";
+pub const HOST: &str = "quay.test";
 
-fn path(cluster: &str) -> String {
+pub fn path(cluster: &str) -> String {
     format!("/v1/clusters/{cluster}/pull-secrets")
 }
 
-fn setup(directory: &Path, quay: &FakeQuay) -> Setup {
+pub fn setup(directory: &Path, quay: &FakeQuay) -> Setup {
     let token_file = directory.join("quay.token");
     std::fs::write(&token_file, &quay.token).unwrap();
     std::fs::set_permissions(&token_file, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -42,7 +42,7 @@ async fn issue(service: &Service, cluster: &str) -> Answer {
     Answer::of(request.send().await.unwrap()).await
 }
 
-fn assert_works(quay: &FakeQuay, answer: &Answer) {
+pub fn assert_works(quay: &FakeQuay, answer: &Answer) {
     use base64::Engine as _;
     let auth = answer.auth(HOST);
     assert_eq!(answer.auth("cloud.test"), auth, "an alias repeats the entry");

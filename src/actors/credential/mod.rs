@@ -10,15 +10,17 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use tokio::sync::{oneshot, watch};
 
+use super::activity::Running;
 use super::audit::Caller;
 use super::calls::{self, Finished};
 use super::deps::Deps;
+use super::log::{self, Cause};
 use super::shard::{Died, Dispatch, Idle, Shard};
 use super::step::{self, AnnouncedCall, Request, Step, StepError, Working};
 use crate::ids::{AccountId, ClusterId, RegistryId};
 use crate::registries::lane::Permit;
 use crate::state::pull_secret::{Command, Event, Rejection, due_at};
-use crate::store::StoreError;
+use crate::store::{IdempotencyAnswer, StoreError};
 
 /// An outcome that could not be stored is tried again after this.
 const STORE_RETRY: Duration = Duration::from_secs(1);
@@ -35,6 +37,8 @@ pub struct Execute {
     pub command: Command,
     /// Who asks.
     pub caller: Caller,
+    /// What a repetition of the request is answered.
+    pub answer: Option<IdempotencyAnswer>,
     /// Where the answer goes.
     pub reply: oneshot::Sender<Result<Executed, StepError>>,
 }
@@ -50,10 +54,10 @@ pub struct Executed {
     pub watch: watch::Receiver<Snapshot>,
 }
 
-/// A call ended.
+/// A call ended. It is under way until its outcome is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Outcome(pub Finished);
+pub struct Outcome(pub Finished, pub Running);
 
 /// A registry's lane has a place for this credential, or has none after all.
 #[derive(Debug, Message)]
@@ -61,6 +65,15 @@ pub struct Outcome(pub Finished);
 struct Turn {
     registry_id: RegistryId,
     permit: Option<Permit>,
+    cause: Cause,
+}
+
+/// What a step may come with, besides its command.
+#[derive(Default)]
+struct With {
+    secret: Option<(AccountId, secrecy::SecretString)>,
+    permits: Vec<(RegistryId, Permit)>,
+    answer: Option<IdempotencyAnswer>,
 }
 
 /// The actor.
@@ -103,16 +116,16 @@ impl CredentialActor {
         &mut self,
         command: Command,
         caller: Caller,
-        secret: Option<(AccountId, secrecy::SecretString)>,
-        permits: Vec<(RegistryId, Permit)>,
+        with: With,
     ) -> impl ActorFuture<Self, Output = Result<Vec<Event>, StepError>> + use<> {
         self.last_used = Instant::now();
         let deps = self.deps.clone();
         let cluster_id = self.cluster_id.clone();
         let working = self.working.take();
         let work = async move {
+            let With { secret, permits, answer } = with;
             let secret = secret.as_ref().map(|(id, secret)| (*id, secret));
-            let request = Request { command: &command, secret, caller: &caller, permits };
+            let request = Request { command: &command, secret, caller: &caller, permits, answer };
             let kept = working.clone();
             step::step(&deps, &cluster_id, working, request).await.map_err(|error| (error, kept))
         };
@@ -129,14 +142,14 @@ impl CredentialActor {
     }
 
     fn stepped(&mut self, step: Step, context: &mut Context<Self>) -> Vec<Event> {
-        let Step { working, events, calls, crowded } = step;
+        let Step { working, events, calls, crowded, cause } = step;
         self.publish(&working);
         self.working = Some(working);
         for call in calls {
             self.start_call(call);
         }
         for registry_id in crowded {
-            self.wait_for_turn(registry_id, context);
+            self.wait_for_turn(registry_id, cause.clone(), context);
         }
         events
     }
@@ -153,14 +166,20 @@ impl CredentialActor {
         let deps = self.deps.clone();
         let cluster_id = self.cluster_id.clone();
         let shard = self.shard.clone();
+        let running = self.deps.activity.begin();
         actix_rt::spawn(async move {
             let finished = calls::make(deps, cluster_id.clone(), call).await;
             // At most one per announced call, so the bound of the mailbox is kept by the machine.
-            shard.do_send(Dispatch::outcome(cluster_id, finished));
+            shard.do_send(Dispatch::outcome(cluster_id, finished, running));
         });
     }
 
-    fn wait_for_turn(&mut self, registry_id: RegistryId, context: &mut Context<Self>) {
+    fn wait_for_turn(
+        &mut self,
+        registry_id: RegistryId,
+        cause: Cause,
+        context: &mut Context<Self>,
+    ) {
         let Some(configured) = self.deps.registries.get(&registry_id) else { return };
         if !self.waiting.insert(registry_id.clone()) {
             return;
@@ -169,7 +188,7 @@ impl CredentialActor {
         let address = context.address();
         actix_rt::spawn(async move {
             let permit = lane.permit().await.ok();
-            address.do_send(Turn { registry_id, permit });
+            address.do_send(Turn { registry_id, permit, cause });
         });
     }
 
@@ -220,8 +239,8 @@ impl Handler<Execute> for CredentialActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, message: Execute, _context: &mut Context<Self>) -> Self::Result {
-        let Execute { command, caller, reply } = message;
-        let step = self.step(command, caller, None, Vec::new());
+        let Execute { command, caller, answer, reply } = message;
+        let step = self.step(command, caller, With { answer, ..With::default() });
         AtomicResponse::new(Box::pin(step.map(|done, actor, _| {
             let executed = done.and_then(|events| {
                 let unknown = || StepError::Store(StoreError::Conflict);
@@ -246,7 +265,7 @@ impl Handler<Wake> for CredentialActor {
     fn handle(&mut self, _message: Wake, _context: &mut Context<Self>) -> Self::Result {
         // The scheduler's claim is newer than what is kept in memory only in its due time, which no
         // decision looks at; a lost race shows by the version.
-        let step = self.step(Command::Tick, Caller::service("scheduler"), None, Vec::new());
+        let step = self.step(Command::Tick, Caller::service("scheduler"), With::default());
         AtomicResponse::new(Box::pin(step.then(|done, actor, _| {
             let reschedule = matches!(&done, Ok(events) if events.is_empty());
             if let Err(error) = &done {
@@ -255,7 +274,9 @@ impl Handler<Wake> for CredentialActor {
             let deps = actor.deps.clone();
             let cluster_id = actor.cluster_id.clone();
             let working = actor.working.clone().filter(|_| reschedule);
+            let running = deps.activity.begin();
             async move {
+                let _running = running;
                 let Some(working) = working else { return };
                 let due = working.record.as_ref().and_then(|record| due_at(record, &deps.policy));
                 // What is due already waits for a lane; the claim brings it back.
@@ -276,17 +297,16 @@ impl Handler<Outcome> for CredentialActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, message: Outcome, _context: &mut Context<Self>) -> Self::Result {
-        let Finished { account_id, token, answer, secret } = message.0.clone();
-        let word = calls::outcome_word(&answer);
+        let Finished { account_id, token, answer, secret, cause } = message.0.clone();
         let command = Command::Answer { account_id, token, answer };
         let secret = secret.map(|secret| (account_id, secret));
-        let step = self.step(command, Caller::service("registry"), secret, Vec::new());
+        let with = With { secret, ..With::default() };
+        let step = self.step(command, Caller::caused("registry", &cause), with);
         AtomicResponse::new(Box::pin(step.map(move |done, actor, context| match done {
             Ok(_) => actor.running = actor.running.saturating_sub(1),
             Err(StepError::Rejected(Rejection::NotCurrent | Rejection::NoRecord)) => {
                 actor.running = actor.running.saturating_sub(1);
-                let cluster_id = &actor.cluster_id;
-                tracing::warn!(%cluster_id, %account_id, word, "a late outcome was dropped");
+                log::late_outcome(&actor.cluster_id, &message.0);
             }
             Err(error) => {
                 // Kept until it can be stored: an outcome is a fact.
@@ -304,7 +324,8 @@ impl Handler<Turn> for CredentialActor {
         self.waiting.remove(&message.registry_id);
         let permits =
             message.permit.map(|permit| (message.registry_id, permit)).into_iter().collect();
-        let step = self.step(Command::Tick, Caller::service("scheduler"), None, permits);
+        let caller = Caller::caused("scheduler", &message.cause);
+        let step = self.step(Command::Tick, caller, With { permits, ..With::default() });
         AtomicResponse::new(Box::pin(step.map(|done, actor, _| {
             if let Err(error) = done {
                 tracing::warn!(cluster_id = %actor.cluster_id, %error, "a turn was not used");

@@ -29,6 +29,9 @@ section!(
         /// How long a request waits for work that it started.
         #[serde(with = "duration")]
         request_wait: Duration = secs(5),
+        /// How long requests are still served once the service has said that it is not ready.
+        #[serde(with = "duration")]
+        drain_delay: Duration = secs(5),
         /// How long a shutdown may take in all.
         #[serde(with = "duration")]
         shutdown_timeout: Duration = secs(20),

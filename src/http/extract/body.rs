@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 
-use crate::http::problem::{ApiError, Constraint, FieldError};
+use crate::http::problem::{ApiError, Constraint, FieldError, word};
 
 /// The largest body that is read.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -95,14 +95,18 @@ fn wrong_type(field: &str, expected: &str) -> ApiError {
 
 /// serde tells faults as text only, and with the value in it, so the text is taken apart.
 fn explain(path: &str, error: &serde_json::Error) -> ApiError {
-    match error.classify() {
-        Category::Data => {}
-        Category::Io | Category::Syntax | Category::Eof => return not_json(error),
-    }
+    let path = if path == "." || path.is_empty() { "body" } else { path };
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+    match error.classify() {
+        Category::Data => {}
+        // The whole was found to be JSON before: a null or a number where one of some words is wanted.
+        Category::Syntax if text == "expected value" => {
+            return wrong_type(path, in_json_words(""));
+        }
+        Category::Io | Category::Syntax | Category::Eof => return not_json(error),
+    }
     let name = first_quoted(text);
-    let path = if path == "." || path.is_empty() { "body" } else { path };
     if let Some(name) = name.filter(|_| text.starts_with("unknown field ")) {
         let allowed_fields = expected_words(text);
         let message = match allowed_fields.as_slice() {
@@ -111,6 +115,7 @@ fn explain(path: &str, error: &serde_json::Error) -> ApiError {
         };
         // serde_path_to_error ends the path with the unknown field itself.
         let field = if path == "body" { name } else { path };
+        let field = word(field).unwrap_or("body");
         return ApiError::field(FieldError::new(
             field,
             Constraint::Unknown { allowed_fields },
@@ -232,6 +237,11 @@ mod tests {
             (r#"{"generation": 1, "inner": {}}"#, "inner.enabled", "is required"),
             (r#"{"generation": 1, "inner": {"x": 1}}"#, "inner.x", "is unknown; allowed are"),
             (r#"{"generation": 1, "generation": 2}"#, "generation", "is given twice"),
+            (
+                r#"{"generation": 1, "S3cret-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA": 1}"#,
+                "body",
+                "is unknown",
+            ),
             ("[1]", "body", "must be a JSON object"),
             ("null", "body", "must be a JSON object"),
         ] {

@@ -12,6 +12,7 @@ use crate::actors::audit;
 use crate::actors::credential::{Executed, Snapshot};
 use crate::actors::deps::Deps;
 use crate::actors::read::{self, ReadError};
+use crate::actors::reads::{ReadLog, UnreadableError};
 use crate::actors::shard::CommandError;
 use crate::actors::step::StepError;
 use crate::actors::system::{Shards, wait_until};
@@ -20,10 +21,11 @@ use crate::http::context::RequestContext;
 use crate::http::document::{Document, Entry};
 use crate::http::edge::Edge;
 use crate::http::extract::Reason;
-use crate::http::problem::{ApiError, Constraint, FieldError, Refused};
+use crate::http::handlers::once::Repeats;
+use crate::http::problem::{ApiError, Constraint, FieldError, RETRY_SOON, Refused};
 use crate::ids::{AccountId, ClusterId, RegistryId};
-use crate::state::pull_secret::{Command, PullSecret};
-use crate::store::{SealedSecret, StoreError};
+use crate::state::pull_secret::{Command, PullSecret, due_at};
+use crate::store::{IdempotencyAnswer, SealedSecret, StoreError};
 
 /// Empty until the service is set up; the gate lets nobody through before that.
 #[derive(Clone, Default)]
@@ -56,19 +58,23 @@ pub struct Work {
     pub registries: Vec<RegistryId>,
     /// Changes with whatever is rendered from the configuration; part of every ETag.
     pub render_revision: u64,
+    /// What repeated requests are recognised by.
+    pub repeats: Repeats,
+    /// Where it is noted who gets a secret.
+    pub reads: ReadLog,
 }
 
 impl Work {
     /// Prepares what does not change while the process runs.
     #[must_use]
-    pub fn new(deps: Arc<Deps>, shards: Shards) -> Self {
+    pub fn new(deps: Arc<Deps>, shards: Shards, repeats: Repeats, reads: ReadLog) -> Self {
         let host = |(id, configured): (&RegistryId, &crate::actors::deps::ConfiguredRegistry)| {
             (id.clone(), configured.host.clone())
         };
         let hosts = deps.registries.iter().map(host).collect();
         let registries = deps.policy.enabled_registries();
         let render_revision = render_revision(&deps);
-        Self { deps, shards, hosts, registries, render_revision }
+        Self { deps, shards, hosts, registries, render_revision, repeats, reads }
     }
 
     /// Runs a command for a caller.
@@ -81,7 +87,21 @@ impl Work {
         command: Command,
         caller: audit::Caller,
     ) -> Result<Executed, ApiError> {
-        let done = self.shards.execute(cluster_id, command, caller).await;
+        self.execute_once(cluster_id, command, caller, None).await
+    }
+
+    /// The same, with the answer that a repetition of the request gets.
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub async fn execute_once(
+        &self,
+        cluster_id: &ClusterId,
+        command: Command,
+        caller: audit::Caller,
+        answer: Option<IdempotencyAnswer>,
+    ) -> Result<Executed, ApiError> {
+        let done = self.shards.execute_once(cluster_id, command, caller, answer).await;
         done.map_err(|error| self.refused(cluster_id, &error))
     }
 
@@ -103,18 +123,28 @@ impl Work {
         }
     }
 
-    /// Opens the served secrets and puts them together.
+    /// When to ask again for work that goes on by itself: at its next attempt, or soon while one runs.
+    pub fn come_back(&self, record: &PullSecret) -> Duration {
+        let now = self.deps.clock.now();
+        let runs = record.accounts.iter().any(|account| account.call.is_some());
+        let next = due_at(record, &self.deps.policy).filter(|due| !runs && *due > now);
+        next.map_or(RETRY_SOON, |due| due.since(now))
+    }
+
+    /// Opens the served secrets and puts them together, for this caller: the audit knows of it before
+    /// anybody has it.
     ///
     /// # Errors
-    /// `INT-001` when a stored secret does not open.
-    pub fn document(
+    /// `SVC-001` when the audit cannot take it, `INT-001` when a stored secret does not open.
+    pub async fn document(
         &self,
         record: &PullSecret,
         secrets: &[(AccountId, SealedSecret)],
+        caller: audit::Caller,
     ) -> Result<Option<Document>, ApiError> {
-        if record.served().is_none() {
-            return Ok(None);
-        }
+        let Some(served) = record.served() else { return Ok(None) };
+        let noted = self.reads.note(&record.cluster_id, served.generation, caller).await;
+        noted.map_err(|error| unaudited(&error))?;
         let mut opened: Vec<Opened> = Vec::with_capacity(secrets.len());
         for (account_id, sealed) in secrets {
             let Some(account) = record.account(*account_id) else { continue };
@@ -172,6 +202,7 @@ pub fn caller(caller: &Caller, context: &RequestContext, reason: Reason) -> audi
         actor: caller.principal.name.clone(),
         reason: reason.0,
         request_id: Some(context.request_id.clone()),
+        trace_id: Some(context.trace_id.clone()),
     }
 }
 
@@ -196,6 +227,16 @@ pub fn store(error: &StoreError) -> ApiError {
         | StoreError::SchemaTooNew { .. }
         | StoreError::NotMigrated { .. }
         | StoreError::Url => ApiError::internal(error),
+    }
+}
+
+/// The problem that goes with a secret that cannot be handed out, because the audit could not be told.
+fn unaudited(error: &UnreadableError) -> ApiError {
+    match error {
+        UnreadableError::Full | UnreadableError::Gone => {
+            ApiError::unavailable("too many reads wait for the audit", error)
+        }
+        UnreadableError::Store(error) => store(error),
     }
 }
 

@@ -5,6 +5,7 @@ use actix_web::web::Data;
 use serde::Deserialize;
 
 use super::backend::{Backend, Work, caller, store, unreadable};
+use crate::actors::log::Cause;
 use crate::actors::read::{self, HeartbeatError};
 use crate::actors::shard::CommandError;
 use crate::actors::step::StepError;
@@ -15,7 +16,9 @@ use crate::http::extract::{BasicAuth, Body, Cluster, Reason, RotationInPath};
 use crate::http::problem::{ApiError, Constraint, FieldError, Refused, Scheme};
 use crate::http::resource::{Confirmation, HeartbeatResource, PresentedCredential};
 use crate::ids::{ClusterId, Generation};
-use crate::state::pull_secret::{Command, Evidence, EvidenceSource, EvidenceSubject, Rejection};
+use crate::state::pull_secret::{
+    Command, Evidence, EvidenceSource, EvidenceSubject, Rejection, StateName,
+};
 use crate::time::Timestamp;
 
 /// A consumer's name is at most so long.
@@ -30,6 +33,7 @@ pub struct HeartbeatBody {
 /// The cluster presents its own credential.
 pub async fn heartbeat(
     backend: Data<Backend>,
+    context: RequestContext,
     cluster: Cluster,
     presented: BasicAuth,
     body: Body<HeartbeatBody>,
@@ -39,7 +43,12 @@ pub async fn heartbeat(
     let consumer = consumer(body.0.consumer.unwrap_or_else(|| "default".to_owned()))?;
     let BasicAuth { username, password: secret } = presented;
     let beat = read::Heartbeat { username, secret, consumer };
-    let seen = read::heartbeat(&work.deps, &work.shards, &cluster_id, &beat).await;
+    let cause = Cause {
+        request_id: Some(context.request_id.clone()),
+        trace_id: Some(context.trace_id.clone()),
+        ..Cause::default()
+    };
+    let seen = read::heartbeat(&work.deps, &work.shards, &cluster_id, &beat, &cause).await;
     let seen = seen.map_err(|error| match &error {
         HeartbeatError::Unauthorized => ApiError::BadCredentials(Scheme::Basic),
         HeartbeatError::Command(error) => work.refused(&cluster_id, error),
@@ -90,6 +99,12 @@ pub async fn confirm_generation(
         }
         // A number that was never given out confirms nothing, and is nobody's word.
         Err(CommandError::Step(StepError::Rejected(Rejection::NotServed { served }))) => served,
+        // There is a record, and nothing of it is served.
+        Err(CommandError::Step(StepError::Rejected(Rejection::State { state })))
+            if state != StateName::Revoked =>
+        {
+            Generation::NONE
+        }
         Err(error) => return Err(work.refused(&cluster_id, &error)),
     };
     answer::json(StatusCode::OK, &Confirmation::of(generation, served))

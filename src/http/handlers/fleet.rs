@@ -1,7 +1,5 @@
 //! The whole fleet: pull secrets without secrets, rotations, and what needs a person.
 
-use std::time::Duration;
-
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
 
@@ -67,7 +65,7 @@ pub async fn attention(backend: Data<Backend>, query: Query) -> Answer {
     let filter = AttentionFilter {
         kind: single::<AttentionKind>(&query, "kind")?,
         now: work.deps.clock.now(),
-        stuck_after: stuck_after(work),
+        stuck_after: work.deps.policy.stuck_after(),
     };
     let (from, limit) = (query.cursor()?, query.limit()?);
     let listed = work.deps.store.attention(&filter, from.as_ref(), limit).await;
@@ -75,9 +73,4 @@ pub async fn attention(backend: Data<Backend>, query: Query) -> Answer {
     let items = items.into_iter().map(Into::into).collect();
     let pagination = Pagination::new(next.as_ref(), total_count);
     answer::json(StatusCode::OK, &AttentionList { items, pagination })
-}
-
-/// Two intervals between tries.
-fn stuck_after(work: &Work) -> Duration {
-    work.deps.policy.retry.initial.saturating_mul(2)
 }

@@ -2,9 +2,11 @@
 //!
 //! Nothing is decided here. One file per subject; the table of routes says who may call what.
 
+mod audit;
 mod backend;
 mod evidence;
 mod fleet;
+mod once;
 mod operate;
 mod pull_secrets;
 mod rotations;
@@ -12,6 +14,7 @@ mod rotations;
 use actix_web::web;
 
 pub use backend::{Backend, Work};
+pub use once::Repeats;
 
 use super::routes::{Op, bind};
 
@@ -37,6 +40,7 @@ pub fn handlers(backend: Backend) -> impl Fn(&mut web::ServiceConfig) + Clone + 
                 Op::ListPullSecrets => bind(config, *op, fleet::pull_secrets),
                 Op::ListAllRotations => bind(config, *op, fleet::rotations),
                 Op::ListAttention => bind(config, *op, fleet::attention),
+                Op::ListAuditEvents => bind(config, *op, audit::list),
                 // The frame of the application answers these.
                 Op::Healthz | Op::Readyz => {}
             }

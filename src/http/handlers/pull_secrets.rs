@@ -5,13 +5,14 @@ use actix_web::web::Data;
 use serde::Deserialize;
 
 use super::backend::{Backend, Work, caller, store, wait};
+use crate::actors::audit;
 use crate::actors::credential::Snapshot;
 use crate::http::answer::{self, Answer};
 use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
 use crate::http::edge::Edge;
 use crate::http::extract::{Body, Cluster, ETag, IfNoneMatch, Prefer, Query, Reason};
-use crate::http::problem::{ApiError, Conflict, Constraint, FieldError, RETRY_SOON};
+use crate::http::problem::{ApiError, Conflict, Constraint, FieldError};
 use crate::http::resource::{self, Show};
 use crate::http::routes::Permission;
 use crate::ids::{ClusterId, RegistryId};
@@ -40,7 +41,8 @@ pub async fn issue(
     let Cluster(cluster_id) = cluster;
     let registries = checked(work, &cluster_id, body.0)?;
     let command = Command::Issue { cluster_id: cluster_id.clone(), registries };
-    let done = work.execute(&cluster_id, command, caller(&who, &context, reason)).await?;
+    let asks = caller(&who, &context, reason);
+    let done = work.execute(&cluster_id, command, asks.clone()).await?;
     let snapshot = wait(&edge, done.watch, prefer.wait, is_decided).await;
     match snapshot.0.record.as_ref().map(|record| &record.state) {
         Some(RecordState::Denied(refusal)) => Err(Conflict {
@@ -59,7 +61,7 @@ pub async fn issue(
             retryable: true,
         }),
         Some(RecordState::Active { .. } | RecordState::Rotating { .. }) => {
-            made(work, &who, &cluster_id).await
+            made(work, &who, asks, &cluster_id).await
         }
         Some(RecordState::Issuing { .. } | RecordState::Revoking | RecordState::Revoked) | None => {
             accepted(work, &snapshot, &cluster_id)
@@ -99,13 +101,13 @@ fn checked(
 }
 
 /// `200`: the complete resource, read after the command.
-async fn made(work: &Work, who: &Caller, cluster_id: &ClusterId) -> Answer {
+async fn made(work: &Work, who: &Caller, asks: audit::Caller, cluster_id: &ClusterId) -> Answer {
     let described = work.deps.store.described(cluster_id).await.map_err(|e| store(&e))?;
     let Some(record) = described.loaded.record else {
         return Err(ApiError::no_pull_secret(cluster_id.clone()));
     };
     let document = if who.may(Permission::PullSecretsGet).await? {
-        work.document(&record, &described.secrets)?
+        work.document(&record, &described.secrets, asks).await?
     } else {
         None
     };
@@ -121,7 +123,7 @@ fn accepted(work: &Work, snapshot: &Snapshot, cluster_id: &ClusterId) -> Answer 
     let show = Show { document: None, credentials: true, hosts: &work.hosts };
     let response = answer::json(StatusCode::ACCEPTED, &resource::pull_secret(record, show))?;
     let response = answer::with_location(response, &path(cluster_id));
-    Ok(answer::with_retry_after(response, RETRY_SOON))
+    Ok(answer::with_retry_after(response, work.come_back(record)))
 }
 
 fn path(cluster_id: &ClusterId) -> String {
@@ -132,6 +134,7 @@ fn path(cluster_id: &ClusterId) -> String {
 pub async fn read(
     backend: Data<Backend>,
     who: Caller,
+    context: RequestContext,
     cluster: Cluster,
     query: Query,
     known: IfNoneMatch,
@@ -160,7 +163,11 @@ pub async fn read(
     let described = work.deps.store.described(&cluster_id).await.map_err(|e| store(&e))?;
     let live = |record: &PullSecret| record.state.name() != StateName::Revoked;
     let record = described.loaded.record.filter(live).ok_or_else(missing)?;
-    let document = if secrets { work.document(&record, &described.secrets)? } else { None };
+    let document = if secrets {
+        work.document(&record, &described.secrets, caller(&who, &context, Reason(None))).await?
+    } else {
+        None
+    };
     let show = Show { document, credentials, hosts: &work.hosts };
     let response = answer::secret(StatusCode::OK, &resource::pull_secret(&record, show))?;
     Ok(answer::with_etag(response, &tag(described.loaded.version)))
@@ -183,7 +190,7 @@ pub async fn revoke(
     match &snapshot.0.record {
         Some(record) if !is_revoked(&snapshot) => {
             let response = answer::json(StatusCode::ACCEPTED, &resource::revocation(record))?;
-            Ok(answer::with_retry_after(response, RETRY_SOON))
+            Ok(answer::with_retry_after(response, work.come_back(record)))
         }
         Some(_) | None => Ok(answer::no_content()),
     }

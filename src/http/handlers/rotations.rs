@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
@@ -12,18 +12,19 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::backend::{Backend, Work, caller, store};
+use super::once::{Asked, Replay, Ticket, once};
 use crate::http::answer::{self, Answer};
 use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
-use crate::http::extract::{Body, Cluster, Query, Reason, RotationInPath};
+use crate::http::extract::{Body, Cluster, IdempotencyKey, Query, Reason, RotationInPath};
 use crate::http::problem::ApiError;
-use crate::http::resource::{self, Pagination, RotationList};
+use crate::http::resource::{self, Pagination, RotationList, RotationResource};
 use crate::ids::{ClusterId, RegistryId, RotationId};
 use crate::registries::{CallContext, Fence};
 use crate::state::pull_secret::{Command, PullSecret, RotationReason};
 use crate::store::{Page, RotationFilter, RotationRow};
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum AskedReason {
     #[default]
@@ -32,7 +33,7 @@ enum AskedReason {
     Scheduled,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StartBody {
     reason: AskedReason,
@@ -46,7 +47,7 @@ pub async fn start(
     who: Caller,
     context: RequestContext,
     cluster: Cluster,
-    reason: Reason,
+    (reason, key): (Reason, IdempotencyKey),
     body: Body<StartBody>,
 ) -> Answer {
     let work = backend.get()?;
@@ -61,11 +62,27 @@ pub async fn start(
     if dry_run {
         return try_registries(work, &cluster_id).await;
     }
-    let rotation_id = RotationId(Uuid::now_v7());
-    let command = Command::Rotate { rotation_id, reason: why, force_immediate };
-    work.execute(&cluster_id, command, caller(&who, &context, reason)).await?;
-    let response = show(work, &cluster_id, rotation_id, StatusCode::CREATED).await?;
-    Ok(answer::with_location(response, &path(&cluster_id, rotation_id)))
+    let run = async |ticket: &Ticket| {
+        let rotation_id = RotationId(Uuid::now_v7());
+        let location = path(&cluster_id, rotation_id);
+        let command = Command::Rotate { rotation_id, reason: why, force_immediate };
+        let answer = ticket.answer(StatusCode::CREATED, Some(&location), rotation_id);
+        work.execute_once(&cluster_id, command, caller(&who, &context, reason), answer).await?;
+        let response = show(work, &cluster_id, rotation_id, StatusCode::CREATED).await?;
+        Ok(answer::with_location(response, &location))
+    };
+    let asked = Asked { key, who: &who, context: &context, body: &body.0 };
+    once(work, asked, run, async |replay| again(work, &cluster_id, replay).await).await
+}
+
+/// A first answer about a rotation, with the rotation as it is now.
+pub(super) async fn again(work: &Work, cluster_id: &ClusterId, replay: Replay) -> Answer {
+    let rotation_id = replay.resource_id.parse().map_err(ApiError::internal)?;
+    let response = show(work, cluster_id, rotation_id, replay.status).await?;
+    Ok(match replay.location {
+        Some(location) => answer::with_location(response, &location),
+        None => response,
+    })
 }
 
 fn path(cluster_id: &ClusterId, rotation_id: RotationId) -> String {
@@ -84,24 +101,27 @@ pub(super) async fn show(
     rotation_id: RotationId,
     status: StatusCode,
 ) -> Answer {
-    let stored = work.deps.store.rotation(cluster_id, rotation_id);
-    let detail = stored.await.map_err(|error| store(&error))?;
-    let detail = detail.ok_or_else(|| ApiError::no_rotation(Some(cluster_id.clone())))?;
-    let record = running(work, cluster_id, detail.rotation.completed_at.is_none()).await?;
-    let now = work.deps.clock.now();
-    let shown =
-        resource::rotation(cluster_id, &detail.rotation, record.as_ref(), &work.deps.policy, now);
-    answer::json(status, &shown)
+    match described(work, cluster_id, rotation_id).await? {
+        Some(shown) => answer::json(status, &shown),
+        None => Err(ApiError::no_rotation(Some(cluster_id.clone()))),
+    }
 }
 
-async fn running(
+async fn described(
     work: &Work,
     cluster_id: &ClusterId,
-    runs: bool,
-) -> Result<Option<PullSecret>, ApiError> {
-    if !runs {
-        return Ok(None);
-    }
+    rotation_id: RotationId,
+) -> Result<Option<RotationResource>, ApiError> {
+    // The record comes first: a rotation that ends in between is then shown as ended.
+    let record = recorded(work, cluster_id).await?;
+    let stored = work.deps.store.rotation(cluster_id, rotation_id);
+    let detail = stored.await.map_err(|error| store(&error))?;
+    let (policy, now) = (&work.deps.policy, work.deps.clock.now());
+    let shown = |detail| resource::rotation(cluster_id, &detail, record.as_ref(), policy, now);
+    Ok(detail.map(shown))
+}
+
+async fn recorded(work: &Work, cluster_id: &ClusterId) -> Result<Option<PullSecret>, ApiError> {
     let loaded = work.deps.store.load(cluster_id).await.map_err(|error| store(&error))?;
     Ok(loaded.record)
 }
@@ -127,8 +147,8 @@ pub(super) async fn list_of(work: &Work, cluster_id: Option<ClusterId>, query: &
     let Page { items, next, total_count } = listed.map_err(|error| store(&error))?;
     let mut rotations = Vec::with_capacity(items.len());
     for RotationRow { cluster_id, rotation } in &items {
-        // Progress in detail is the single resource's; a list costs one query.
-        rotations.push(resource::rotation(cluster_id, rotation, None, &work.deps.policy, now));
+        // One that was removed from the history in between is left out.
+        rotations.extend(described(work, cluster_id, rotation.id).await?);
     }
     let pagination = Pagination::new(next.as_ref(), total_count);
     answer::json(StatusCode::OK, &RotationList { rotations, pagination })
@@ -159,7 +179,7 @@ impl Fence for Free {
 
 /// `dry_run`: reach and rights at each registry of the record, by listing our own accounts.
 async fn try_registries(work: &Work, cluster_id: &ClusterId) -> Answer {
-    let record = running(work, cluster_id, true).await?.filter(|record| record.served().is_some());
+    let record = recorded(work, cluster_id).await?.filter(|record| record.served().is_some());
     let record = record.ok_or_else(|| ApiError::no_pull_secret(cluster_id.clone()))?;
     let tried = join_all(record.registries.iter().map(|id| try_one(work, id))).await;
     let registries = record.registries.iter().cloned().zip(tried).collect();
@@ -177,13 +197,35 @@ async fn try_one(work: &Work, id: &RegistryId) -> Tried {
     };
     let call = CallContext { deadline: Instant::now() + configured.timeout, fence: Arc::new(Free) };
     let prefix = work.deps.policy.registry(id).prefix;
+    let began = Instant::now();
+    tracing::debug!(registry = id.as_str(), call = "list", "call announced");
     let listed = configured.registry.list(&call, &prefix);
-    let Ok(listed) = tokio::time::timeout(configured.timeout, listed).await else {
-        return failed("no answer in time".to_owned());
+    let tried = match tokio::time::timeout(configured.timeout, listed).await {
+        Ok(listed) => {
+            permit.report(&listed);
+            match listed {
+                Ok(_) => Tried { reachable: true, error: None },
+                Err(error) => failed(error.to_string()),
+            }
+        }
+        Err(_) => failed("no answer in time".to_owned()),
     };
-    permit.report(&listed);
-    match listed {
-        Ok(_) => Tried { reachable: true, error: None },
-        Err(error) => failed(error.to_string()),
-    }
+    tell(work, id, &tried, began.elapsed());
+    tried
+}
+
+fn tell(work: &Work, id: &RegistryId, tried: &Tried, took: Duration) {
+    let outcome = if tried.reachable { "listed" } else { "failed" };
+    work.deps.metrics.effect(id.as_str(), "list", outcome, took);
+    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let (registry, error) = (id.as_str(), tried.error.as_deref());
+    tracing::info!(
+        registry,
+        event_name = "call_ended",
+        call = "list",
+        outcome,
+        duration_ms,
+        error,
+        "call ended"
+    );
 }

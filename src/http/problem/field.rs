@@ -1,12 +1,15 @@
 //! One fault of one field, and how a value from outside is shown without harm.
 //!
-//! Knows forms only. A value is shown only when the caller of [`FieldError::value`] says that it is no
-//! secret.
+//! Knows forms only. A value is shown only when the caller of [`FieldError::value`] says that it is not
+//! meant to be a secret, and when it is too short to be one by mistake.
 
 use serde::Serialize;
 
-/// The longest value that is shown again.
+/// The longest name that is shown.
 const MAX_SHOWN: usize = 128;
+/// The longest word from outside that is shown again: a UUID fits, a token of any kind does not. A client
+/// that puts a secret into the wrong field must not find it in an error, which others copy and publish.
+const MAX_WORD: usize = 36;
 
 /// One item of a problem's `errors`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -61,10 +64,10 @@ impl FieldError {
         Self { field, value: None, constraint, message: message.into() }
     }
 
-    /// Shows the value again. Not for anything that may be a secret.
+    /// Shows the value again, where it is short enough for a word. Not for anything that is a secret.
     #[must_use]
     pub fn value(mut self, value: &str) -> Self {
-        self.value = Some(shown(value));
+        self.value = word(value).map(shown);
         self
     }
 
@@ -81,6 +84,12 @@ impl FieldError {
         let message = format!("must be one of {}", allowed_values.join(", "));
         Self::new(field, Constraint::Enum { allowed_values }, message).value(value)
     }
+}
+
+/// A text from outside when it is short enough to be a word, and no secret that went astray.
+#[must_use]
+pub fn word(text: &str) -> Option<&str> {
+    (text.chars().count() <= MAX_WORD).then_some(text)
 }
 
 /// A text from outside, cut and without control characters.
@@ -108,6 +117,14 @@ mod tests {
         let missing = serde_json::to_value(FieldError::required("generation")).unwrap();
         assert_eq!(missing["constraint"], "required");
         assert_eq!(missing.get("value"), None);
+    }
+
+    #[test]
+    fn a_value_that_may_be_a_token_is_not_shown() {
+        let fault = |value: &str| FieldError::not_one_of("reason", value, &["manual"]).value;
+        let uuid = "0196f3a0-7c1e-7d2a-9b3c-2f4a5b6c7d8e";
+        assert_eq!(fault(uuid).as_deref(), Some(uuid));
+        assert_eq!(fault(&"a".repeat(MAX_WORD + 1)), None);
     }
 
     #[test]

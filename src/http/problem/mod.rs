@@ -13,7 +13,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, ResponseError};
 
-pub use field::{Constraint, FieldError, shown};
+pub use field::{Constraint, FieldError, shown, word};
 pub use rejection::Refused;
 pub(super) use render::render;
 
@@ -28,7 +28,7 @@ pub const RETRY_SOON: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ApiError {
     /// No route has this path. Adapters read its code as "wrong URL".
-    #[error("there is no such path; see /v1/openapi.json")]
+    #[error("there is no such path; check the URL")]
     UnknownRoute,
     /// The path knows other methods.
     #[error("the path knows only {allow}")]

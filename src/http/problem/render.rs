@@ -1,12 +1,11 @@
 //! From an error to `application/problem+json` (RFC 9457) and one log entry.
 
-use std::time::Duration;
-
 use actix_web::HttpResponse;
 use actix_web::http::header;
 use serde::Serialize;
 
 use super::{ApiError, Conflict, Facts, FieldError};
+use crate::http::answer::whole_seconds;
 use crate::http::context::RequestContext;
 use crate::ids::{ClusterId, Generation, RotationId};
 use crate::state::pull_secret::{RotationStatus, StateName};
@@ -141,12 +140,12 @@ fn more(error: &ApiError) -> More<'_> {
         ApiError::RateLimited { limit, window, retry_after } => More {
             limit: Some(*limit),
             window: Some(window),
-            retry_after: Some(seconds(*retry_after)),
+            retry_after: Some(whole_seconds(*retry_after)),
             ..More::default()
         },
         ApiError::Unavailable { retry_after, .. } => More {
             retryable: Some(true),
-            retry_after: Some(seconds(*retry_after)),
+            retry_after: Some(whole_seconds(*retry_after)),
             ..More::default()
         },
         ApiError::Upstream { cluster_id, registries, retryable, .. } => More {
@@ -182,14 +181,9 @@ fn more_of_conflict(conflict: &Conflict) -> More<'_> {
         registries: &conflict.registries,
         served_generation: conflict.served_generation,
         retryable: conflict.retryable,
-        retry_after: conflict.retry_after.map(seconds),
+        retry_after: conflict.retry_after.map(whole_seconds),
         ..More::default()
     }
-}
-
-/// Whole seconds, rounded up: a client that comes back then is never too early.
-fn seconds(duration: Duration) -> u64 {
-    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).max(1)
 }
 
 fn log(error: &ApiError, problem: &Problem<'_>, context: &RequestContext) {

@@ -3,6 +3,7 @@
 //! Must not decide anything: what is shown here was decided in `state`.
 
 mod attention;
+mod audit;
 mod pull_secret;
 mod rotation;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod words;
 use serde::Serialize;
 
 pub use attention::AttentionItem;
+pub use audit::{AuditEventList, AuditEventResource};
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
     StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,

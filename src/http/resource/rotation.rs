@@ -1,4 +1,5 @@
-//! The rotation resource. A running rotation is shown with its record, an ended one without.
+//! The rotation resource. Whether a running one is adopted is judged on its cluster's record; all the rest
+//! is made from what the database says of the rotation itself, so that an ended one has its words, too.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use crate::state::pull_secret::{
     Account, AccountPhase, Adoption, Consumer, End, EvidenceSource, Policy, PullSecret,
     RetireReason, Rotation, RotationError, RotationPhase, RotationReason, RotationStatus,
 };
+use crate::store::RotationDetail;
 use crate::time::Timestamp;
 
 /// One rotation.
@@ -74,15 +76,16 @@ impl From<&RotationError> for ErrorResource {
 }
 
 /// The resource of a rotation. `record`: its cluster's, where there is one; only the running rotation is
-/// judged by it, because an ended one no longer knows what the accounts were like then.
+/// judged by it.
 #[must_use]
 pub fn rotation(
     cluster_id: &ClusterId,
-    rotation: &Rotation,
+    detail: &RotationDetail,
     record: Option<&PullSecret>,
     policy: &Policy,
     now: Timestamp,
 ) -> RotationResource {
+    let rotation = &detail.rotation;
     let record =
         record.filter(|record| record.rotation().is_some_and(|running| running.id == rotation.id));
     let overdue = is_overdue(rotation, now);
@@ -97,10 +100,10 @@ pub fn rotation(
         created_at: rotation.created_at,
         started_at: rotation.started_at,
         completed_at: rotation.completed_at,
-        estimated_completion: estimate(rotation, record, policy),
+        estimated_completion: estimate(detail, policy),
         deadline: rotation.deadline(),
         overdue,
-        progress: progress(rotation, record, policy, now),
+        progress: progress(detail, record, policy, now),
         warnings: warnings(rotation, overdue),
         error: error(rotation).map(Into::into),
     }
@@ -133,22 +136,21 @@ fn is_overdue(rotation: &Rotation, now: Timestamp) -> bool {
 }
 
 /// The last switch of the served generation and the shortest overlap after it.
-fn estimate(
-    rotation: &Rotation,
-    record: Option<&PullSecret>,
-    policy: &Policy,
-) -> Option<Timestamp> {
-    rotation.promoted_at?;
-    let served = record?.served()?;
-    Some(served.since.plus(policy.min_overlap_for(rotation.reason)))
+fn estimate(detail: &RotationDetail, policy: &Policy) -> Option<Timestamp> {
+    let rotation = &detail.rotation;
+    if rotation.promoted_at.is_none() || rotation.completed_at.is_some() {
+        return None;
+    }
+    Some(detail.served?.since.plus(policy.min_overlap_for(rotation.reason)))
 }
 
 fn progress(
-    rotation: &Rotation,
+    detail: &RotationDetail,
     record: Option<&PullSecret>,
     policy: &Policy,
     now: Timestamp,
 ) -> Progress {
+    let rotation = &detail.rotation;
     let promoted = rotation.promoted_at.is_some();
     let created = match &rotation.phase {
         RotationPhase::VerifyingCredentials
@@ -164,10 +166,10 @@ fn progress(
         phase: rotation.phase.name(),
         new_credentials_created: created,
         new_credentials_verified: promoted,
-        adopted: record.is_some_and(|record| is_adopted(rotation, record, policy, now)),
-        adoption: record.map(|record| adoption(&record.consumers)).unwrap_or_default(),
+        adopted: is_adopted(detail, record, policy, now),
+        adoption: adoption(&detail.consumers),
         old_credentials_revoked: old_revoked(rotation),
-        registries: record.map(|record| registries(rotation, record)).unwrap_or_default(),
+        registries: registries(rotation, &detail.accounts),
     }
 }
 
@@ -187,19 +189,34 @@ fn old_revoked(rotation: &Rotation) -> bool {
     }
 }
 
-fn is_adopted(rotation: &Rotation, record: &PullSecret, policy: &Policy, now: Timestamp) -> bool {
-    let proved = || record.adoption(policy, now) == Adoption::Proved;
-    match &rotation.phase {
+fn is_adopted(
+    detail: &RotationDetail,
+    record: Option<&PullSecret>,
+    policy: &Policy,
+    now: Timestamp,
+) -> bool {
+    let proved = || record.is_some_and(|record| record.adoption(policy, now) == Adoption::Proved);
+    match &detail.rotation.phase {
         RotationPhase::RevokingOld { why: RetireReason::Adopted, .. } => true,
         RotationPhase::DualCredentialPeriod { .. } | RotationPhase::RevokingOld { .. } => proved(),
+        RotationPhase::Ended(End::Completed { .. }) => has_moved(detail, policy),
         // There the old generation is the served one; the new one is on its way out.
         RotationPhase::RollingBack { .. }
         | RotationPhase::Pending
         | RotationPhase::CreatingCredentials
         | RotationPhase::VerifyingCredentials
         | RotationPhase::RemovingNew { .. }
-        | RotationPhase::Ended(_) => false,
+        | RotationPhase::Ended(End::Failed(_) | End::Cancelled(_) | End::RolledBack) => false,
     }
+}
+
+/// After the end: somebody was seen with the new generation or a later one, and nobody's last word that
+/// counted then was about an older one.
+fn has_moved(detail: &RotationDetail, policy: &Policy) -> bool {
+    let Some(ended) = detail.rotation.completed_at else { return false };
+    let oldest = ended.minus(policy.consumer_ttl);
+    let mut words = detail.consumers.iter().filter(|word| word.observed_at > oldest).peekable();
+    words.peek().is_some() && words.all(|word| word.generation >= detail.rotation.to)
 }
 
 fn adoption(consumers: &[Consumer]) -> Vec<AdoptionEntry> {
@@ -212,29 +229,25 @@ fn adoption(consumers: &[Consumer]) -> Vec<AdoptionEntry> {
     consumers.iter().map(entry).collect()
 }
 
-/// One word per registry, about the accounts that the phase is about: the new ones until they are served,
-/// then, while the old ones are deleted, those.
-fn registries(rotation: &Rotation, record: &PullSecret) -> BTreeMap<RegistryId, AccountWord> {
+/// One word per registry, about the accounts that the phase is or was last about: the new ones; but the old
+/// ones while they are deleted and after a rotation that completed.
+fn registries(rotation: &Rotation, accounts: &[Account]) -> BTreeMap<RegistryId, AccountWord> {
     let mut words: BTreeMap<RegistryId, AccountWord> = BTreeMap::new();
-    let about_old = match &rotation.phase {
-        RotationPhase::RevokingOld { .. } => true,
-        RotationPhase::Pending
-        | RotationPhase::CreatingCredentials
-        | RotationPhase::VerifyingCredentials
-        | RotationPhase::DualCredentialPeriod { .. }
-        | RotationPhase::RollingBack { .. }
-        | RotationPhase::RemovingNew { .. }
-        | RotationPhase::Ended(_) => false,
-    };
+    let is_new = |account: &Account| account.born_generation == rotation.to;
+    let about_old = is_about_old(rotation);
     if about_old {
-        // What is gone is no longer in the record.
-        words.extend(record.registries.iter().map(|id| (id.clone(), AccountWord::Revoked)));
+        // Every new account has an old one that it replaces, and what is gone of those is not listed.
+        let replaced = accounts.iter().filter(|account| is_new(account));
+        words.extend(replaced.map(|a| (a.registry_id.clone(), AccountWord::Revoked)));
+    }
+    if old_revoked(rotation) {
+        return words;
     }
     let concerned = |account: &&Account| {
-        let new = account.born_generation == rotation.to;
-        if about_old { !new && account.phase != AccountPhase::Serving } else { new }
+        let old = account.born_generation < rotation.to && account.phase != AccountPhase::Serving;
+        if about_old { old } else { is_new(account) }
     };
-    for account in record.accounts.iter().filter(concerned) {
+    for account in accounts.iter().filter(concerned) {
         let word = match AccountWord::of(account) {
             // How far the making came: being served is what the phase says.
             AccountWord::Active => AccountWord::Verified,
@@ -246,7 +259,24 @@ fn registries(rotation: &Rotation, record: &PullSecret) -> BTreeMap<RegistryId, 
             *shown = word;
         }
     }
+    // A refused account was never made, and so has nothing that could be revoked.
+    if let Some(error) = error(rotation).filter(|error| error.code == "denied") {
+        words.extend(error.registry_id.clone().map(|id| (id, AccountWord::Denied)));
+    }
     words
+}
+
+fn is_about_old(rotation: &Rotation) -> bool {
+    match &rotation.phase {
+        RotationPhase::RevokingOld { .. } | RotationPhase::Ended(End::Completed { .. }) => true,
+        RotationPhase::Pending
+        | RotationPhase::CreatingCredentials
+        | RotationPhase::VerifyingCredentials
+        | RotationPhase::DualCredentialPeriod { .. }
+        | RotationPhase::RollingBack { .. }
+        | RotationPhase::RemovingNew { .. }
+        | RotationPhase::Ended(End::Failed(_) | End::Cancelled(_) | End::RolledBack) => false,
+    }
 }
 
 fn warnings(rotation: &Rotation, overdue: bool) -> Vec<&'static str> {

@@ -14,6 +14,7 @@ use crate::state::pull_secret::{
     RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase, RotationReason,
     Served, Trouble,
 };
+use crate::store::RotationDetail;
 use crate::time::Timestamp;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -140,8 +141,24 @@ fn document() -> Document {
     Document::render(&[Entry { hosts: &hosts, email: None, username: "u", secret: &secret }])
 }
 
+/// What the database says of a record's running rotation, or of another one of that cluster.
+fn detail(record: &PullSecret, other: Option<Rotation>) -> RotationDetail {
+    RotationDetail {
+        rotation: other.unwrap_or_else(|| record.rotation().unwrap().clone()),
+        accounts: record.accounts.clone(),
+        consumers: record.consumers.clone(),
+        served: record.served(),
+    }
+}
+
 fn shown(record: &PullSecret, now: Timestamp) -> RotationResource {
-    rotation(&record.cluster_id, record.rotation().unwrap(), Some(record), &policy(), now)
+    rotation(&record.cluster_id, &detail(record, None), Some(record), &policy(), now)
+}
+
+fn ended(end: End, record: &PullSecret) -> RotationResource {
+    let mut ended = rotation_in(RotationPhase::Ended(end));
+    (ended.id, ended.completed_at) = (RotationId(Uuid::from_u128(1)), Some(at(50)));
+    rotation(&record.cluster_id, &detail(record, Some(ended)), Some(record), &policy(), at(60))
 }
 
 fn words(resource: &RotationResource) -> String {
@@ -225,35 +242,53 @@ fn registries_follow_the_phase() {
     };
     let mut accounts = both_generations();
     accounts[0].phase = AccountPhase::Deleting;
+    // What is gone is no longer in the record.
     accounts.remove(1);
     let revoking = shown(&rotating(phase, accounts), at(41));
     assert_eq!(words(&revoking), "quay revoking, rhit revoked");
     assert!(!revoking.progress.adopted && revoking.progress.new_credentials_verified);
 }
 
+fn active(accounts: Vec<Account>, seen_with: u32) -> PullSecret {
+    let served = Served { generation: Generation(4), since: at(11) };
+    let mut record = record(RecordState::Active { served }, accounts);
+    record.consumers[0].generation = Generation(seen_with);
+    record
+}
+
 #[test]
-fn an_ended_rotation_is_shown_without_its_record() {
+fn a_completed_rotation_is_about_what_went() {
+    let serving = || {
+        vec![account("quay", 4, AccountPhase::Serving), account("rhit", 4, AccountPhase::Serving)]
+    };
+    let clean = ended(End::Completed { old_credentials_revoked: true }, &active(serving(), 4));
+    assert_eq!(words(&clean), "quay revoked, rhit revoked");
+    assert!(clean.progress.adopted && clean.progress.old_credentials_revoked);
+    assert_eq!((clean.estimated_completion, clean.warnings.len()), (None, 0));
+
+    let left = serving().into_iter().chain([account("quay", 3, AccountPhase::Residue)]).collect();
+    let residue = ended(End::Completed { old_credentials_revoked: false }, &active(left, 3));
+    assert_eq!(words(&residue), "quay irrevocable, rhit revoked");
+    assert!(!residue.progress.adopted && !residue.progress.old_credentials_revoked);
+    assert_eq!(residue.warnings.len(), 1);
+}
+
+#[test]
+fn a_rotation_that_did_not_complete_is_about_what_it_made() {
     let error = RotationError {
         code: "superseded".to_owned(),
         message: "by a compromise".to_owned(),
         registry_id: None,
     };
-    let mut ended = rotation_in(RotationPhase::Ended(End::Cancelled(Some(error))));
-    ended.completed_at = Some(at(50));
-    let other = rotating(dual(false), both_generations());
-    ended.id = RotationId(Uuid::from_u128(1));
-    let value =
-        serde_json::to_value(rotation(&other.cluster_id, &ended, Some(&other), &policy(), at(60)))
-            .unwrap();
-    assert_eq!(value["status"], "cancelled");
-    assert_eq!(value["error"]["code"], "superseded");
-    assert_eq!(value["progress"]["registries"], serde_json::json!({}));
-    assert_eq!(value["estimated_completion"], serde_json::Value::Null);
-
-    let end = End::Completed { old_credentials_revoked: false };
-    let left = rotation_in(RotationPhase::Ended(end));
-    let shown = rotation(&other.cluster_id, &left, None, &policy(), at(60));
-    assert_eq!((shown.warnings.len(), shown.progress.old_credentials_revoked), (1, false));
+    let accounts = vec![
+        account("quay", 3, AccountPhase::Serving),
+        account("quay", 4, AccountPhase::Gone),
+        account("rhit", 4, AccountPhase::Deleting),
+    ];
+    let cancelled = ended(End::Cancelled(Some(error)), &active(accounts, 4));
+    assert_eq!(words(&cancelled), "quay revoked, rhit revoking");
+    assert!(!cancelled.progress.adopted);
+    assert_eq!(cancelled.error.unwrap().code, "superseded");
 }
 
 #[test]

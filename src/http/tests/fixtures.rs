@@ -175,7 +175,8 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::RollbackRotation
             | Op::CancelRotation
             | Op::ListPullSecrets
-            | Op::ListAllRotations => bind(config, *op, reached),
+            | Op::ListAllRotations
+            | Op::ListAuditEvents => bind(config, *op, reached),
             // One row stays without a handler; the server binds the probes itself.
             Op::ListAttention | Op::Healthz | Op::Readyz => {}
         }

@@ -8,7 +8,7 @@ use super::fixtures::{call, edge, with_role};
 use crate::http::routes::{Access, Op, Permission};
 
 /// Columns: adapter, operator, admin, viewer.
-const PERMISSIONS: [(&str, &str, [bool; 4]); 13] = [
+const PERMISSIONS: [(&str, &str, [bool; 4]); 14] = [
     ("pull-secrets", "create", [true, true, true, false]),
     ("pull-secrets", "get", [true, true, true, false]),
     ("pull-secrets", "delete", [true, true, true, false]),
@@ -22,6 +22,7 @@ const PERMISSIONS: [(&str, &str, [bool; 4]); 13] = [
     ("pull-secrets/rotations", "force", [false, false, true, false]),
     ("credentials-fleet", "get", [false, true, true, true]),
     ("credentials-fleet", "list", [false, true, true, true]),
+    ("credentials-fleet/audit", "list", [false, true, true, false]),
 ];
 
 const ROLES: [&str; 4] = ["adapter", "operator", "admin", "viewer"];

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use strum::{EnumDiscriminants, VariantArray};
+use strum::{AsRefStr, EnumDiscriminants, VariantArray};
 
 use super::model::{Call, EvidenceSource};
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, RotationId};
 use crate::time::Timestamp;
 
 /// Everything that can be asked of, or told to, one cluster's pull secret.
-#[derive(Debug, Clone, PartialEq, EnumDiscriminants)]
+#[derive(Debug, Clone, PartialEq, EnumDiscriminants, AsRefStr)]
+#[strum(serialize_all = "snake_case")]
 #[strum_discriminants(name(CommandName), derive(VariantArray, Hash))]
 pub enum Command {
     /// There shall be a pull secret. Without a list: every enabled registry at first creation, the
@@ -252,7 +253,8 @@ impl Answer {
 }
 
 /// Why a command is not allowed now.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, AsRefStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Rejection {
     /// There is no pull secret.
     #[error("the cluster has no pull secret")]
@@ -282,8 +284,9 @@ pub enum Rejection {
         /// The phase's word.
         phase: &'static str,
     },
-    /// The list names a registry that is not configured or not enabled.
-    #[error("registry {0} is not configured")]
+    /// The list names a registry that is not configured or not enabled. The text does not show the name:
+    /// whatever a client put there would stand in the log.
+    #[error("a registry of the list is not configured")]
     UnknownRegistry(String),
     /// Not a single registry to make accounts at.
     #[error("no registry is enabled")]

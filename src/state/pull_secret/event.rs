@@ -297,3 +297,66 @@ pub enum Event {
         at: Timestamp,
     },
 }
+
+impl Event {
+    /// The account that it is about, where it is about one.
+    #[must_use]
+    pub fn account_id(&self) -> Option<AccountId> {
+        match self {
+            Self::AccountPlanned { account } => Some(account.id),
+            Self::ConsumerSeen { account_id, .. } => *account_id,
+            Self::CallAnnounced { account_id, .. }
+            | Self::CallFailed { account_id, .. }
+            | Self::CallDeferred { account_id, .. }
+            | Self::CallLost { account_id, .. }
+            | Self::NameTaken { account_id, .. }
+            | Self::AccountCreated { account_id, .. }
+            | Self::AccountVerified { account_id, .. }
+            | Self::AccountRefused { account_id, .. }
+            | Self::AccountBurnt { account_id, .. }
+            | Self::DeletionDecided { account_id, .. }
+            | Self::AccountGone { account_id, .. }
+            | Self::GoneUnsettled { account_id, .. }
+            | Self::AccountResidue { account_id, .. }
+            | Self::DriftFound { account_id, .. }
+            | Self::RollbackRefused { account_id, .. } => Some(*account_id),
+            Self::IssueAccepted { .. }
+            | Self::GenerationStarted { .. }
+            | Self::GenerationServed { .. }
+            | Self::RotationRequested { .. }
+            | Self::AllCreated { .. }
+            | Self::RetirementDecided { .. }
+            | Self::AdoptionWithdrawn { .. }
+            | Self::DriftCleared { .. }
+            | Self::DeadlineMoved { .. }
+            | Self::RollbackRequested { .. }
+            | Self::RemovalDecided { .. }
+            | Self::RotationEnded { .. }
+            | Self::IssueDenied { .. }
+            | Self::IssueFailed { .. }
+            | Self::RevocationRequested { .. }
+            | Self::Revoked { .. }
+            | Self::RetryRequested { .. }
+            | Self::Removed { .. }
+            | Self::Quarantined { .. }
+            | Self::Released { .. } => None,
+        }
+    }
+
+    /// The generation that it names itself.
+    #[must_use]
+    pub fn generation(&self) -> Option<Generation> {
+        if let Self::GenerationStarted { generation, .. }
+        | Self::GenerationServed { generation, .. } = self
+        {
+            return Some(*generation);
+        }
+        if let Self::RotationRequested { rotation } = self {
+            return Some(rotation.to);
+        }
+        if let Self::ConsumerSeen { consumer, .. } = self {
+            return Some(consumer.generation);
+        }
+        None
+    }
+}

@@ -97,6 +97,12 @@ impl Backoff {
 }
 
 impl Policy {
+    /// Trouble that is older than two intervals between tries needs a look.
+    #[must_use]
+    pub fn stuck_after(&self) -> Duration {
+        self.retry.initial.saturating_mul(2)
+    }
+
     /// The rules of one registry. One that is no longer configured gets the defaults, so that its accounts
     /// are not forgotten.
     #[must_use]

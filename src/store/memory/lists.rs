@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use strum::VariantArray;
 use uuid::Uuid;
 
 use super::super::attention::plan;
@@ -11,7 +13,7 @@ use super::super::cursor::Key;
 use super::super::views::{audit_start, pull_secret_start, rotation_start};
 use super::super::{
     AttentionFilter, AttentionItem, AttentionKind, AuditEvent, AuditFilter, Cursor, CursorError,
-    Page, PullSecretFilter, PullSecretRow, RotationFilter, RotationRow, StoreError,
+    Page, PullSecretFilter, PullSecretRow, RotationFilter, RotationRow, StoreError, TroubleCounts,
 };
 use super::reads::{brief, refusal};
 use super::{AccountRow, Record, Tables};
@@ -128,6 +130,17 @@ impl Tables {
             items.extend(of_kind);
         }
         Ok(Page::cut(items, limit, Some(total), AttentionItem::key))
+    }
+
+    pub(super) fn trouble_counts(&self, now: Timestamp, stuck_after: Duration) -> TroubleCounts {
+        let filter = AttentionFilter { kind: None, now, stuck_after };
+        let of =
+            |kind: &AttentionKind| (kind.to_string(), number(self.of_kind(*kind, &filter).len()));
+        let burnt = |row: &&AccountRow| row.account.phase == AccountPhase::Burnt;
+        TroubleCounts {
+            attention: AttentionKind::VARIANTS.iter().map(of).collect(),
+            burnt: number(self.accounts.values().filter(burnt).count()),
+        }
     }
 
     fn of_kind(&self, kind: AttentionKind, filter: &AttentionFilter) -> Vec<AttentionItem> {

@@ -4,23 +4,26 @@
 //! value, so what a database rebuilds from its rows can be compared with what was meant. Not for production:
 //! it forgets everything.
 
+mod audit;
 mod commit;
+mod idempotency;
 mod lists;
 mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::audit::Link;
 use super::idempotency::StoredRequest;
 use super::{
-    AttentionFilter, AttentionItem, AuditEvent, AuditFilter, AuditRow, AuditSeal, Commit, Cursor,
-    Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, Loaded,
-    OutboxRow, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
-    RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError,
+    AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
+    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
+    IdempotencyState, Loaded, OutboxRow, Page, Presented, PullSecretFilter, PullSecretRow,
+    PurgeBefore, Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret,
+    ServedView, Store, StoreError, StreamHead, TroubleCounts,
 };
 use crate::ids::{
     AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, RotationId,
@@ -45,7 +48,10 @@ struct Tables {
     secrets: BTreeMap<AccountId, SealedSecret>,
     rotations: BTreeMap<RotationId, RotationRow>,
     audit: Vec<AuditEvent>,
-    heads: BTreeMap<String, (u64, Option<Vec<u8>>)>,
+    last_event: i64,
+    heads: BTreeMap<String, StreamHead>,
+    anchored: BTreeMap<String, u64>,
+    checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
 }
@@ -94,35 +100,6 @@ impl MemoryStore {
 
     fn seal(&self) -> Option<&dyn AuditSeal> {
         self.seal.as_deref()
-    }
-}
-
-impl Tables {
-    fn append_audit(&mut self, rows: &[AuditRow], seal: Option<&dyn AuditSeal>) {
-        for row in rows {
-            let link = Link::after(self.heads.get(&row.stream).cloned(), row, seal);
-            self.heads.insert(row.stream.clone(), (link.sequence, link.hash.clone()));
-            self.audit.push(AuditEvent {
-                event_id: i64::try_from(self.audit.len()).unwrap_or(i64::MAX).saturating_add(1),
-                sequence: link.sequence,
-                previous_hash: link.previous_hash,
-                hash: link.hash,
-                row: row.clone(),
-            });
-        }
-    }
-
-    /// The request, while this attempt holds it and it has no answer.
-    fn held(&mut self, key: &IdempotencyKey, holder: Uuid) -> Option<&mut StoredRequest> {
-        let held =
-            |request: &&mut StoredRequest| request.holder == holder && request.answer.is_none();
-        self.requests.get_mut(key).filter(held)
-    }
-
-    fn answer(&mut self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
-        let request = self.held(&answer.key, answer.holder).ok_or(StoreError::LeaseLost)?;
-        request.answer = Some((answer.status, answer.location.clone(), answer.resource_id.clone()));
-        Ok(())
     }
 }
 
@@ -294,21 +271,19 @@ impl Store for MemoryStore {
         Ok(lists::tally(running.map(|rotation| rotation.phase.name().to_owned())))
     }
 
+    async fn trouble_counts(
+        &self,
+        now: Timestamp,
+        stuck_after: Duration,
+    ) -> Result<TroubleCounts, StoreError> {
+        Ok(self.tables().trouble_counts(now, stuck_after))
+    }
+
     async fn begin_idempotent(
         &self,
         start: &IdempotencyStart,
     ) -> Result<IdempotencyState, StoreError> {
-        let mut tables = self.tables();
-        let Some(request) = tables.requests.get_mut(&start.key) else {
-            tables.requests.insert(start.key.clone(), StoredRequest::begun(start));
-            return Ok(IdempotencyState::Begun);
-        };
-        let state = request.meets(start);
-        if state == IdempotencyState::Begun {
-            request.holder = start.holder;
-            request.lease_until = start.lease_until;
-        }
-        Ok(state)
+        Ok(self.tables().begin(start))
     }
 
     async fn answer_idempotent(&self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
@@ -320,10 +295,17 @@ impl Store for MemoryStore {
         key: &IdempotencyKey,
         holder: Uuid,
     ) -> Result<(), StoreError> {
-        let mut tables = self.tables();
-        if tables.held(key, holder).is_some() {
-            tables.requests.remove(key);
-        }
+        self.tables().release(key, holder);
+        Ok(())
+    }
+
+    async fn correct_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: Uuid,
+        status: Option<u16>,
+    ) -> Result<(), StoreError> {
+        self.tables().correct(key, holder, status);
         Ok(())
     }
 
@@ -339,6 +321,40 @@ impl Store for MemoryStore {
         limit: u32,
     ) -> Result<Page<AuditEvent>, StoreError> {
         self.tables().list_audit(filter, cursor, limit)
+    }
+
+    async fn checkpoint_audit(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditCheckpoint>, StoreError> {
+        Ok(self.tables().checkpoint_audit(now, limit, self.seal()))
+    }
+
+    async fn prune_audit(
+        &self,
+        before: Timestamp,
+        now: Timestamp,
+        batch: u32,
+    ) -> Result<u64, StoreError> {
+        Ok(self.tables().prune_audit(before, now, batch, self.seal()))
+    }
+
+    async fn next_audit_stream(&self, after: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.tables().next_audit_stream(after))
+    }
+
+    async fn audit_stream(&self, stream: &str) -> Result<AuditStream, StoreError> {
+        Ok(self.tables().audit_stream(stream))
+    }
+
+    async fn walk_audit(
+        &self,
+        stream: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditEvent>, StoreError> {
+        Ok(self.tables().walk_audit(stream, after, limit))
     }
 
     async fn key_census(&self) -> Result<BTreeMap<String, u64>, StoreError> {

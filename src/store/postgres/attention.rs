@@ -1,13 +1,18 @@
 //! What needs a person: per kind one indexed statement, the oldest first.
 
+use std::time::Duration;
+
 use sqlx::postgres::{PgConnection, PgPool};
+use strum::VariantArray;
 
 use super::super::attention::{latest, plan, subject_id};
 use super::super::rows::attention::ItemRow;
 use super::super::rows::decode::count;
-use super::super::{AttentionFilter, AttentionItem, AttentionKind, Cursor, Page, StoreError};
+use super::super::{
+    AttentionFilter, AttentionItem, AttentionKind, Cursor, Page, StoreError, TroubleCounts,
+};
 use super::error::map;
-use super::transaction::{query_as, read};
+use super::transaction::{end, query_as, read};
 use crate::time::Timestamp;
 
 // $1 is the latest `since` that counts; ($2, $3) is the last row of the page before.
@@ -183,4 +188,32 @@ async fn number(
     let query = query_as(statements(kind).1).bind(latest(kind, filter));
     let (number,): (i64,) = query.fetch_one(db).await.map_err(map)?;
     count(number)
+}
+
+/// Index: `accounts_burnt`, nothing else once it was vacuumed.
+pub(super) const BURNT_COUNT: &str = "SELECT count(*) FROM accounts WHERE phase = 'burnt'";
+
+pub(super) async fn counts(
+    pool: &PgPool,
+    now: Timestamp,
+    stuck_after: Duration,
+) -> Result<TroubleCounts, StoreError> {
+    let filter = AttentionFilter { kind: None, now, stuck_after };
+    let mut tx = read(pool).await?;
+    let counts = counts_in(&mut tx, &filter).await;
+    end(tx, counts).await
+}
+
+async fn counts_in(
+    db: &mut PgConnection,
+    filter: &AttentionFilter,
+) -> Result<TroubleCounts, StoreError> {
+    let mut counts = TroubleCounts::default();
+    for kind in AttentionKind::VARIANTS {
+        let number = number(db, filter, *kind).await?;
+        counts.attention.insert(kind.to_string(), number);
+    }
+    let (burnt,): (i64,) = query_as(BURNT_COUNT).fetch_one(db).await.map_err(map)?;
+    counts.burnt = count(burnt)?;
+    Ok(counts)
 }

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::postgres::{PgConnection, PgPool};
 
-use super::super::audit::{Link, StreamHead, links};
+use super::super::audit::{Link, links};
 use super::super::cursor::Key;
 use super::super::rows::audit::{EventRow, audit_columns, bind_audit};
 use super::super::rows::decode::{count, signed};
 use super::super::views::audit_start;
-use super::super::{AuditEvent, AuditFilter, AuditRow, AuditSeal, Cursor, Page, StoreError};
+use super::super::{
+    AuditEvent, AuditFilter, AuditRow, AuditSeal, Cursor, Page, StoreError, StreamHead,
+};
 use super::error::map;
 use super::transaction::{all, end, query, query_as, write};
 use crate::time::Timestamp;
@@ -57,6 +59,18 @@ async fn lock_head(db: &mut PgConnection, stream: &str) -> Result<StreamHead, St
     Ok((count(sequence)?, hash))
 }
 
+/// Index: the primary key.
+const SELECT_HEAD: &str = "SELECT sequence, hash FROM audit_streams WHERE stream = $1";
+
+pub(super) async fn head(
+    db: &mut PgConnection,
+    stream: &str,
+) -> Result<Option<StreamHead>, StoreError> {
+    let query = query_as(SELECT_HEAD).bind(stream);
+    let row: Option<(i64, Option<Vec<u8>>)> = query.fetch_optional(db).await.map_err(map)?;
+    row.map(|(sequence, hash)| Ok((count(sequence)?, hash))).transpose()
+}
+
 async fn insert(db: &mut PgConnection, row: &AuditRow, link: &Link) -> Result<(), StoreError> {
     let query = bind_audit!(query(INSERT), row, link);
     query.execute(db).await.map_err(map).map(drop)
@@ -75,12 +89,17 @@ pub(super) async fn record(
     end(tx, done).await
 }
 
+macro_rules! select_events {
+    () => {
+        concat!("SELECT event_id, ", audit_columns!(), " FROM audit_events WHERE ")
+    };
+}
+pub(super) use select_events;
+
 macro_rules! select {
     ($where:literal) => {
         concat!(
-            "SELECT event_id, ",
-            audit_columns!(),
-            " FROM audit_events WHERE ",
+            select_events!(),
             $where,
             " AND at >= $4 AND event_id < $5 ORDER BY event_id DESC LIMIT $6"
         )

@@ -19,7 +19,8 @@ const LOCK: &str = "INSERT INTO idempotency_keys \
      RETURNING body_hash, holder, lease_until, created_at, status, location, resource_id";
 
 /// Index: the primary key.
-const TAKE: &str = "UPDATE idempotency_keys SET holder = $3, lease_until = $4 \
+const TAKE: &str = "UPDATE idempotency_keys SET body_hash = $3, holder = $4, \
+     lease_until = $5, created_at = $6, status = NULL, location = NULL, resource_id = NULL \
      WHERE key_hash = $1 AND caller_hash = $2";
 
 pub(super) async fn begin(
@@ -47,7 +48,8 @@ async fn begin_in(
     let state = StoredRequest::try_from(row)?.meets(start);
     if state == IdempotencyState::Begun {
         let take = query(TAKE).bind(&start.key.key_hash).bind(&start.key.caller_hash);
-        let take = take.bind(start.holder).bind(start.lease_until);
+        let take = take.bind(&start.body_hash).bind(start.holder);
+        let take = take.bind(start.lease_until).bind(start.now);
         take.execute(&mut *db).await.map_err(map)?;
     }
     Ok(state)
@@ -92,5 +94,30 @@ pub(super) async fn release(
     holder: Uuid,
 ) -> Result<(), StoreError> {
     let query = query(RELEASE).bind(&key.key_hash).bind(&key.caller_hash).bind(holder);
+    execute(pool, query).await.map(drop)
+}
+
+/// Index: the primary key.
+const CORRECT: &str = "UPDATE idempotency_keys SET status = $4 \
+     WHERE key_hash = $1 AND caller_hash = $2 AND holder = $3 AND status IS NOT NULL";
+
+/// Index: the primary key.
+const FORGET: &str = "DELETE FROM idempotency_keys \
+     WHERE key_hash = $1 AND caller_hash = $2 AND holder = $3";
+
+pub(super) async fn correct(
+    pool: &PgPool,
+    key: &IdempotencyKey,
+    holder: Uuid,
+    status: Option<u16>,
+) -> Result<(), StoreError> {
+    let query = query(if status.is_some() { CORRECT } else { FORGET })
+        .bind(&key.key_hash)
+        .bind(&key.caller_hash)
+        .bind(holder);
+    let query = match status {
+        Some(status) => query.bind(i64::from(status)),
+        None => query,
+    };
     execute(pool, query).await.map(drop)
 }

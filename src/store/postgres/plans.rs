@@ -64,10 +64,18 @@ async fn every_statement_uses_the_index_that_it_names() {
         (attention::DENIED, "pull_secrets_refused"),
         (attention::FAILED, "pull_secrets_refused"),
         (attention::OVERDUE, "rotations_deadline"),
+        (attention::BURNT_COUNT, "Index Only Scan using accounts_burnt"),
         (audit::OF_CLUSTER, "audit_by_cluster"),
         (audit::OF_ACTOR, "audit_by_actor"),
         (audit::OF_ACTION, "audit_by_action"),
         (audit::ALL, "audit_events_pkey"),
+        (ledger::SELECT_MOVED, "audit_streams_moved"),
+        (ledger::SELECT_OLD, "audit_by_time"),
+        (ledger::SELECT_YOUNG, "audit_events_stream_sequence_key"),
+        (ledger::DELETE_ROWS, "audit_events_stream_sequence_key"),
+        (ledger::NEXT_STREAM, "audit_streams_pkey"),
+        (ledger::NEXT_STREAM, "audit_events_stream_sequence_key"),
+        (ledger::WALK, "audit_events_stream_sequence_key"),
         (upkeep::CENSUS, "Index Only Scan using account_secrets_by_key"),
         (upkeep::SELECT_OTHERWISE, "account_secrets_pkey"),
         (upkeep::PURGE_ROTATIONS, "rotations_ended"),
@@ -104,6 +112,8 @@ async fn pages_are_read_in_the_order_of_their_index() {
         audit::OF_ACTOR,
         audit::OF_ACTION,
         audit::ALL,
+        ledger::SELECT_MOVED,
+        ledger::WALK,
     ];
     for sql in pages {
         let plan = plan(&mut db, sql).await;

@@ -4,7 +4,7 @@ use sqlx::FromRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::super::{AuditEvent, AuditRow, StoreError};
+use super::super::{AuditCheckpoint, AuditEvent, AuditRow, StoreError};
 use super::decode::{count, generation, maybe_word};
 use crate::ids::RotationId;
 use crate::time::Timestamp;
@@ -84,5 +84,23 @@ impl TryFrom<EventRow> for AuditEvent {
                 request_id: row.request_id,
             },
         })
+    }
+}
+
+#[derive(FromRow)]
+pub(in crate::store) struct CheckpointRow {
+    stream: String,
+    pruned: bool,
+    sequence: i64,
+    hash: Option<Vec<u8>>,
+    at: Timestamp,
+    seal: Option<Vec<u8>>,
+}
+
+impl TryFrom<CheckpointRow> for AuditCheckpoint {
+    type Error = StoreError;
+    fn try_from(row: CheckpointRow) -> Result<Self, StoreError> {
+        let CheckpointRow { stream, pruned, sequence, hash, at, seal } = row;
+        Ok(Self { stream, pruned, sequence: count(sequence)?, hash, at, seal })
     }
 }

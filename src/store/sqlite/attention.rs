@@ -1,12 +1,18 @@
 //! What needs a person: per kind one indexed statement, the oldest first.
 
-use sqlx::sqlite::SqlitePool;
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnection, SqlitePool};
+use strum::VariantArray;
 
 use super::super::attention::{latest, plan, subject_id};
 use super::super::rows::attention::ItemRow;
 use super::super::rows::decode::count;
-use super::super::{AttentionFilter, AttentionItem, AttentionKind, Cursor, Page, StoreError};
+use super::super::{
+    AttentionFilter, AttentionItem, AttentionKind, Cursor, Page, StoreError, TroubleCounts,
+};
 use super::error::map;
+use crate::time::Timestamp;
 
 // ?1 is the latest `since` that counts; (?2, ?3) is the last row of the page before.
 macro_rules! number {
@@ -160,10 +166,39 @@ pub(super) async fn list(
     }
     let mut total = 0;
     for (kind, _, _) in plan(filter, None)? {
-        let query = sqlx::query_as(statements(kind).1).bind(latest(kind, filter));
-        let (number,): (i64,) = query.fetch_one(&mut *tx).await.map_err(map)?;
-        total += count(number)?;
+        total += count_of(&mut tx, kind, filter).await?;
     }
     tx.commit().await.map_err(map)?;
     Ok(Page::cut(items, limit, Some(total), AttentionItem::key))
+}
+
+async fn count_of(
+    db: &mut SqliteConnection,
+    kind: AttentionKind,
+    filter: &AttentionFilter,
+) -> Result<u64, StoreError> {
+    let query = sqlx::query_as(statements(kind).1).bind(latest(kind, filter));
+    let (number,): (i64,) = query.fetch_one(db).await.map_err(map)?;
+    count(number)
+}
+
+/// Index: `accounts_burnt`, nothing else.
+pub(super) const BURNT_COUNT: &str = "SELECT count(*) FROM accounts WHERE phase = 'burnt'";
+
+pub(super) async fn counts(
+    reader: &SqlitePool,
+    now: Timestamp,
+    stuck_after: Duration,
+) -> Result<TroubleCounts, StoreError> {
+    let filter = AttentionFilter { kind: None, now, stuck_after };
+    let mut tx = reader.begin().await.map_err(map)?;
+    let mut counts = TroubleCounts::default();
+    for kind in AttentionKind::VARIANTS {
+        let number = count_of(&mut tx, *kind, &filter).await?;
+        counts.attention.insert(kind.to_string(), number);
+    }
+    let (burnt,): (i64,) = sqlx::query_as(BURNT_COUNT).fetch_one(&mut *tx).await.map_err(map)?;
+    counts.burnt = count(burnt)?;
+    tx.commit().await.map_err(map)?;
+    Ok(counts)
 }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use sqlx::sqlite::{SqliteConnection, SqlitePool};
+use sqlx::sqlite::{SqliteConnection, SqliteExecutor, SqlitePool};
 
-use super::super::audit::{Link, StreamHead, links};
+use super::super::audit::{Link, links};
 use super::super::cursor::Key;
 use super::super::rows::audit::{EventRow, audit_columns, bind_audit};
 use super::super::rows::decode::{count, signed};
 use super::super::views::audit_start;
-use super::super::{AuditEvent, AuditFilter, AuditRow, AuditSeal, Cursor, Page, StoreError};
+use super::super::{
+    AuditEvent, AuditFilter, AuditRow, AuditSeal, Cursor, Page, StoreError, StreamHead,
+};
 use super::error::map;
 use super::write::Write;
 use crate::time::Timestamp;
@@ -37,7 +39,7 @@ pub(super) async fn append(
     let mut heads: BTreeMap<&str, StreamHead> = BTreeMap::new();
     for row in rows {
         if let Entry::Vacant(entry) = heads.entry(&row.stream)
-            && let Some(head) = head(db, &row.stream).await?
+            && let Some(head) = head(&mut *db, &row.stream).await?
         {
             entry.insert(head);
         }
@@ -52,7 +54,10 @@ pub(super) async fn append(
     Ok(())
 }
 
-async fn head(db: &mut SqliteConnection, stream: &str) -> Result<Option<StreamHead>, StoreError> {
+pub(super) async fn head<'a>(
+    db: impl SqliteExecutor<'a>,
+    stream: &str,
+) -> Result<Option<StreamHead>, StoreError> {
     let query = sqlx::query_as(SELECT_HEAD).bind(stream);
     let row: Option<(i64, Option<Vec<u8>>)> = query.fetch_optional(db).await.map_err(map)?;
     row.map(|(sequence, hash)| Ok((count(sequence)?, hash))).transpose()
@@ -76,12 +81,17 @@ pub(super) async fn record(
     tx.end(done).await
 }
 
+macro_rules! select_events {
+    () => {
+        concat!("SELECT event_id, ", audit_columns!(), " FROM audit_events WHERE ")
+    };
+}
+pub(super) use select_events;
+
 macro_rules! select {
     ($where:literal) => {
         concat!(
-            "SELECT event_id, ",
-            audit_columns!(),
-            " FROM audit_events WHERE ",
+            select_events!(),
             $where,
             " AND at >= ?4 AND event_id < ?5 ORDER BY event_id DESC LIMIT ?6"
         )

@@ -19,7 +19,9 @@ const SELECT: &str = "SELECT body_hash, holder, lease_until, created_at, status,
 const BEGIN: &str = "INSERT INTO idempotency_keys \
      (key_hash, caller_hash, body_hash, holder, lease_until, created_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key_hash, caller_hash) DO UPDATE \
-     SET holder = excluded.holder, lease_until = excluded.lease_until";
+     SET body_hash = excluded.body_hash, holder = excluded.holder, \
+     lease_until = excluded.lease_until, created_at = excluded.created_at, \
+     status = NULL, location = NULL, resource_id = NULL";
 
 pub(super) async fn begin(
     writer: &SqlitePool,
@@ -81,5 +83,30 @@ pub(super) async fn release(
 ) -> Result<(), StoreError> {
     let query = sqlx::query(RELEASE).bind(&key.key_hash).bind(&key.caller_hash);
     let query = query.bind(holder);
+    query.execute(writer).await.map_err(map).map(drop)
+}
+
+/// Index: the primary key.
+const CORRECT: &str = "UPDATE idempotency_keys SET status = ?4 \
+     WHERE key_hash = ?1 AND caller_hash = ?2 AND holder = ?3 AND status IS NOT NULL";
+
+/// Index: the primary key.
+const FORGET: &str = "DELETE FROM idempotency_keys \
+     WHERE key_hash = ?1 AND caller_hash = ?2 AND holder = ?3";
+
+pub(super) async fn correct(
+    writer: &SqlitePool,
+    key: &IdempotencyKey,
+    holder: Uuid,
+    status: Option<u16>,
+) -> Result<(), StoreError> {
+    let query = sqlx::query(if status.is_some() { CORRECT } else { FORGET })
+        .bind(&key.key_hash)
+        .bind(&key.caller_hash)
+        .bind(holder);
+    let query = match status {
+        Some(status) => query.bind(i64::from(status)),
+        None => query,
+    };
     query.execute(writer).await.map_err(map).map(drop)
 }

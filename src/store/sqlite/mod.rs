@@ -12,6 +12,7 @@ mod due;
 mod error;
 mod fleet;
 mod idempotency;
+mod ledger;
 mod open;
 mod read;
 mod record;
@@ -29,16 +30,18 @@ mod trouble;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqlitePool;
 use uuid::Uuid;
 
 use super::{
-    AttentionFilter, AttentionItem, AuditEvent, AuditFilter, AuditRow, AuditSeal, Commit, Cursor,
-    Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, Loaded, Page,
-    Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal, RotationDetail,
-    RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError,
+    AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
+    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
+    IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
+    Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
+    StoreError, TroubleCounts,
 };
 use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
 use crate::state::pull_secret::StateName;
@@ -233,6 +236,14 @@ impl Store for SqliteStore {
         fleet::counts(&self.reader, fleet::PHASES).await
     }
 
+    async fn trouble_counts(
+        &self,
+        now: Timestamp,
+        stuck_after: Duration,
+    ) -> Result<TroubleCounts, StoreError> {
+        attention::counts(&self.reader, now, stuck_after).await
+    }
+
     async fn begin_idempotent(
         &self,
         start: &IdempotencyStart,
@@ -253,6 +264,15 @@ impl Store for SqliteStore {
         idempotency::release(&self.writer, key, holder).await
     }
 
+    async fn correct_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: Uuid,
+        status: Option<u16>,
+    ) -> Result<(), StoreError> {
+        idempotency::correct(&self.writer, key, holder, status).await
+    }
+
     async fn record_audit(&self, rows: &[AuditRow]) -> Result<(), StoreError> {
         audit::record(&self.writer, rows, self.seal()).await
     }
@@ -264,6 +284,40 @@ impl Store for SqliteStore {
         limit: u32,
     ) -> Result<Page<AuditEvent>, StoreError> {
         audit::list(&self.reader, filter, cursor, limit).await
+    }
+
+    async fn checkpoint_audit(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditCheckpoint>, StoreError> {
+        ledger::checkpoint(&self.writer, now, limit, self.seal()).await
+    }
+
+    async fn prune_audit(
+        &self,
+        before: Timestamp,
+        now: Timestamp,
+        batch: u32,
+    ) -> Result<u64, StoreError> {
+        ledger::prune(&self.writer, before, now, batch, self.seal()).await
+    }
+
+    async fn next_audit_stream(&self, after: &str) -> Result<Option<String>, StoreError> {
+        ledger::next_stream(&self.reader, after).await
+    }
+
+    async fn audit_stream(&self, stream: &str) -> Result<AuditStream, StoreError> {
+        ledger::stream(&self.reader, stream).await
+    }
+
+    async fn walk_audit(
+        &self,
+        stream: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditEvent>, StoreError> {
+        ledger::walk(&self.reader, stream, after, limit).await
     }
 
     async fn key_census(&self) -> Result<BTreeMap<String, u64>, StoreError> {

@@ -46,10 +46,17 @@ async fn every_statement_uses_the_index_that_it_names() {
         (attention::DENIED, "pull_secrets_refused"),
         (attention::FAILED, "pull_secrets_refused"),
         (attention::OVERDUE, "rotations_deadline"),
+        (attention::BURNT_COUNT, "COVERING INDEX accounts_burnt"),
         (audit::OF_CLUSTER, "audit_by_cluster"),
         (audit::OF_ACTOR, "audit_by_actor"),
         (audit::OF_ACTION, "audit_by_action"),
         (audit::ALL, "INTEGER PRIMARY KEY"),
+        (ledger::SELECT_MOVED, "audit_streams_moved"),
+        (ledger::SELECT_OLD, "audit_by_time"),
+        (ledger::SELECT_YOUNG, "sqlite_autoindex_audit_events_1"),
+        (ledger::DELETE_ROWS, "sqlite_autoindex_audit_events_1"),
+        (ledger::NEXT_STREAM, "sqlite_autoindex_audit_events_1"),
+        (ledger::WALK, "sqlite_autoindex_audit_events_1"),
         (upkeep::CENSUS, "COVERING INDEX account_secrets_by_key"),
         (upkeep::SELECT_OTHERWISE, "PRIMARY KEY"),
         (upkeep::PURGE_ROTATIONS, "rotations_ended"),
@@ -85,6 +92,7 @@ async fn pages_are_read_in_the_order_of_their_index() {
         audit::OF_ACTOR,
         audit::OF_ACTION,
         audit::ALL,
+        ledger::WALK,
     ];
     for sql in pages {
         let plan = plan(&store, sql).await;

@@ -1,6 +1,8 @@
 //! The actors with a scripted registry and a real database: supervision, take-over, bounded mailboxes.
 
+mod audits;
 mod issuing;
 mod panics;
 mod recovery;
-mod world;
+mod repeats;
+pub mod world;

@@ -30,8 +30,10 @@ async fn a_create_that_was_under_way_is_adopted_or_replaced() {
         assert_eq!(world.registry.reused_names(), Vec::<String>::new());
         world.assert_served_works("cls-1").await;
         let adopted = flavour != Flavour::ShownOnce && applied;
-        let expected = if adopted { 1 } else { 2 };
-        assert_eq!(world.registry.calls(Verb::Create), expected, "{flavour:?} {fault:?}");
+        let creates = world.registry.calls(Verb::Create);
+        // On a slow machine a further create may run out of time as well; an adopted account never needs one.
+        let as_expected = if adopted { creates == 1 } else { creates >= 2 };
+        assert!(as_expected, "{flavour:?} {fault:?}: {creates} creates");
     }
 }
 

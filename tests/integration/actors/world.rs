@@ -9,6 +9,7 @@ use hyperfleet_credentials::actors::activity::Activity;
 use hyperfleet_credentials::actors::audit::Caller;
 use hyperfleet_credentials::actors::credential::{Executed, Snapshot};
 use hyperfleet_credentials::actors::deps::{ConfiguredRegistry, Deps, Tuning};
+use hyperfleet_credentials::actors::log::Cause;
 use hyperfleet_credentials::actors::read;
 use hyperfleet_credentials::actors::shard::CommandError;
 use hyperfleet_credentials::actors::system::{System, wait_until};
@@ -245,7 +246,9 @@ impl World {
             secret,
             consumer: "default".to_owned(),
         };
-        read::heartbeat(&self.deps, &self.system.shards, &cluster(name), &beat).await.unwrap()
+        let cause = Cause::default();
+        let shards = &self.system.shards;
+        read::heartbeat(&self.deps, shards, &cluster(name), &beat, &cause).await.unwrap()
     }
 
     pub fn metric(&self, name: &str) -> f64 {
@@ -299,5 +302,6 @@ async fn make_deps(
         installation: "test".to_owned(),
         tuning: tuning.clone(),
         activity: Activity::default(),
+        failpoints: None,
     })
 }

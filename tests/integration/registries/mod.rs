@@ -8,6 +8,7 @@ mod htpasswd_real;
 mod quay;
 mod quay_checklist;
 mod quay_fixture;
+mod quay_rights;
 
 use self::fixtures::{HtpasswdFixture, ScriptedFixture};
 use self::quay_fixture::QuayFixture;

@@ -1,5 +1,6 @@
 //! Whatever the machine does: what is read equals what was committed, and every database says what the model says.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,12 +162,41 @@ proptest! {
     }
 }
 
+/// Announcements and outcomes of each call, by token.
+async fn calls(store: &Arc<dyn Store>, script: &Script) -> BTreeMap<String, (usize, usize)> {
+    let mut calls: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let stream = format!("pull-secret/{}", script.cluster_id);
+    for event in store.walk_audit(&stream, 0, u32::MAX).await.unwrap() {
+        let token = event.row.detail["token"].as_str().unwrap_or_default().to_owned();
+        match event.row.action.as_str() {
+            "call_announced" => calls.entry(token).or_default().0 += 1,
+            "call_answered" => calls.entry(token).or_default().1 += 1,
+            _ => {}
+        }
+    }
+    calls
+}
+
+/// Every call that ended has exactly one outcome, whatever overtook it; one that runs has none yet.
+async fn every_call_has_one_outcome(store: &Arc<dyn Store>, script: &Script) -> usize {
+    let accounts = script.last.iter().flat_map(|record| &record.accounts);
+    let open: Vec<_> =
+        accounts.filter_map(|account| Some(account.call?.token.0.to_string())).collect();
+    let calls = calls(store, script).await;
+    for (token, counted) in &calls {
+        let expected = if open.contains(token) { (1, 0) } else { (1, 1) };
+        assert_eq!(*counted, expected, "{}: {token}", script.cluster_id);
+    }
+    calls.len()
+}
+
 /// The property above is worth something only if the histories go everywhere.
 #[tokio::test]
-async fn the_histories_reach_every_state() {
+async fn the_histories_reach_every_state_and_every_call_has_one_outcome() {
     let stores = [backends::memory().await.store];
     let mut states = std::collections::BTreeSet::new();
     let mut phases = std::collections::BTreeSet::new();
+    let mut calls = 0;
     for seed in 0..60 {
         let mut script = Script::new(&format!("cls-{seed}"), seed);
         for _ in 0..120 {
@@ -175,10 +205,12 @@ async fn the_histories_reach_every_state() {
             states.insert(state.as_ref().map(|record| record.state.name().to_string()));
             phases.extend(state.as_ref().and_then(PullSecret::rotation).map(|r| r.phase.name()));
         }
+        calls += every_call_has_one_outcome(&stores[0], &script).await;
     }
     for name in ["issuing", "active", "rotating", "revoking", "revoked", "denied", "failed"] {
         assert!(states.contains(&Some(name.to_owned())), "{name} was never reached: {states:?}");
     }
+    assert!(calls > 1000, "{calls}");
     assert!(states.contains(&None), "no record was ever removed");
     for name in ["dual_credential_period", "revoking_old", "rolling_back", "removing_new"] {
         assert!(phases.contains(name), "{name} was never reached: {phases:?}");

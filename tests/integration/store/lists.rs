@@ -7,6 +7,7 @@ use hyperfleet_credentials::store::{
     AttentionFilter, AttentionKind, AuditFilter, CursorError, PullSecretFilter, RotationFilter,
     Store, StoreError,
 };
+use strum::VariantArray as _;
 
 use super::backends::conforms;
 use super::script::{HOUR, MINUTE, Script, served};
@@ -100,6 +101,8 @@ async fn an_overdue_rotation_is_found(store: Arc<dyn Store>) {
         let page = store.attention(&filter, None, 9).await.unwrap();
         assert_eq!(page.items.len(), found);
         assert!(page.items.iter().all(|item| item.since == deadline));
+        let counts = store.trouble_counts(now, HOUR).await.unwrap();
+        assert_eq!(counts.attention["overdue"], found as u64);
     }
 }
 
@@ -121,6 +124,10 @@ async fn what_needs_a_person_is_listed_by_kind(store: Arc<dyn Store>) {
     let kind = Some(AttentionKind::Failed);
     let page = store.attention(&AttentionFilter { kind, ..filter }, None, 2).await.unwrap();
     assert_eq!(page.items, Vec::new());
+    let counts = store.trouble_counts(script.now, HOUR).await.unwrap();
+    assert_eq!((counts.attention["quarantined"], counts.burnt), (3, 0));
+    assert_eq!(counts.attention.values().sum::<u64>(), 3);
+    assert_eq!(counts.attention.len(), AttentionKind::VARIANTS.len());
 }
 
 async fn a_cursor_of_another_list_is_refused(store: Arc<dyn Store>) {

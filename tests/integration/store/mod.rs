@@ -1,5 +1,6 @@
 //! The store from the outside: one suite, run over every backend.
 
+mod audit;
 mod backends;
 mod histories;
 mod keys;

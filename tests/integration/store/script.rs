@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyperfleet_credentials::actors::audit::{Caller, rows};
+use hyperfleet_credentials::actors::step::Working;
 use hyperfleet_credentials::ids::{AccountId, CallToken, ClusterId, Generation, RotationId};
 use hyperfleet_credentials::state::pull_secret::{
     Account, Answer, Backoff, Call, Command, Context, CreateAnswer, Entropy, Event, Evidence,
@@ -12,9 +14,7 @@ use hyperfleet_credentials::state::pull_secret::{
     PullSecret, RegistryPolicy, RevokeAnswer, RotationReason, VerifyAnswer, apply, decide, due_at,
     effects,
 };
-use hyperfleet_credentials::store::{
-    AuditRow, Commit, Loaded, SealedSecret, Store, StoreError, gone_how,
-};
+use hyperfleet_credentials::store::{Commit, Loaded, SealedSecret, Store, StoreError, gone_how};
 use hyperfleet_credentials::time::Timestamp;
 use uuid::Uuid;
 
@@ -137,6 +137,13 @@ impl Script {
             return false;
         }
         let before = self.state();
+        let working = Working {
+            record: before.clone(),
+            version: self.version,
+            last_generation: self.last_generation,
+        };
+        let caller =
+            Caller { actor: "system".to_owned(), reason: None, request_id: None, trace_id: None };
         let new = |account: &Account| account.created_at.is_some();
         let known = |id| before.as_ref().and_then(|record| record.account(id)).is_some_and(new);
         let made = after.iter().flat_map(|record| &record.accounts).filter(|a| new(a));
@@ -145,7 +152,7 @@ impl Script {
             due_at: after.as_ref().and_then(|record| due_at(record, &self.policy)),
             gone_how: gone_how(&events),
             secrets: made.map(|account| (account.id, sealed(account.id, "k1"))).collect(),
-            audit: events.iter().map(|event| self.audit(event)).collect(),
+            audit: rows(&self.cluster_id, &working, after.as_ref(), &events, &caller, self.now),
             ..Commit::new(&self.cluster_id, self.version, before.as_ref(), after.as_ref(), self.now)
         };
         for store in stores {
@@ -157,23 +164,6 @@ impl Script {
         }
         self.last = after;
         true
-    }
-
-    fn audit(&self, event: &Event) -> AuditRow {
-        AuditRow {
-            stream: format!("pull_secret:{}", self.cluster_id),
-            at: self.now,
-            actor: "system".to_owned(),
-            action: event.as_ref().to_owned(),
-            cluster_id: Some(self.cluster_id.clone()),
-            rotation_id: None,
-            account: None,
-            registry_id: None,
-            generation: Some(self.last_generation),
-            detail: serde_json::json!({"b": 1, "a": [null, "x"]}),
-            reason: None,
-            request_id: Some("req-1".to_owned()),
-        }
     }
 
     /// Time passes, then something happens.

@@ -32,6 +32,8 @@ conforms!(
     the_audit_of_a_lost_race_is_lost_with_it,
     an_idempotent_answer_is_committed_with_its_command,
     a_request_runs_once_and_is_answered_again,
+    an_answer_that_turned_out_otherwise_is_corrected,
+    after_a_day_a_key_is_new_again,
     the_first_installation_keeps_the_database,
 );
 
@@ -322,6 +324,36 @@ async fn a_request_runs_once_and_is_answered_again(store: Arc<dyn Store>) {
     assert_eq!(store.release_idempotent(&elsewhere.key, elsewhere.holder).await, Ok(()));
     elsewhere.holder = Uuid::from_u128(5);
     assert_eq!(store.begin_idempotent(&elsewhere).await, Ok(IdempotencyState::Begun));
+}
+
+async fn an_answer_that_turned_out_otherwise_is_corrected(store: Arc<dyn Store>) {
+    let first = request(1, b"body", start());
+    assert_eq!(store.begin_idempotent(&first).await, Ok(IdempotencyState::Begun));
+    // Nothing to correct yet.
+    assert_eq!(store.correct_idempotent(&first.key, first.holder, Some(200)).await, Ok(()));
+    assert_eq!(store.answer_idempotent(&answer(&first)).await, Ok(()));
+    let other = Uuid::from_u128(9);
+    assert_eq!(store.correct_idempotent(&first.key, other, Some(200)).await, Ok(()));
+    assert_eq!(store.begin_idempotent(&first).await, Ok(answered()));
+    assert_eq!(store.correct_idempotent(&first.key, first.holder, Some(200)).await, Ok(()));
+    let corrected = store.begin_idempotent(&first).await.unwrap();
+    assert!(matches!(corrected, IdempotencyState::Answered { status: 200, .. }), "{corrected:?}");
+    assert_eq!(store.correct_idempotent(&first.key, other, None).await, Ok(()));
+    assert_eq!(store.begin_idempotent(&first).await, Ok(corrected));
+    assert_eq!(store.correct_idempotent(&first.key, first.holder, None).await, Ok(()));
+    assert_eq!(store.begin_idempotent(&first).await, Ok(IdempotencyState::Begun));
+}
+
+async fn after_a_day_a_key_is_new_again(store: Arc<dyn Store>) {
+    let first = request(1, b"body", start());
+    assert_eq!(store.begin_idempotent(&first).await, Ok(IdempotencyState::Begun));
+    assert_eq!(store.answer_idempotent(&answer(&first)).await, Ok(()));
+    let almost = start().plus(24 * HOUR - MINUTE);
+    assert_eq!(store.begin_idempotent(&request(2, b"body", almost)).await, Ok(answered()));
+    let later = request(3, b"other", start().plus(24 * HOUR));
+    assert_eq!(store.begin_idempotent(&later).await, Ok(IdempotencyState::Begun));
+    assert_eq!(store.answer_idempotent(&answer(&later)).await, Ok(()));
+    assert_eq!(store.begin_idempotent(&later).await, Ok(answered()));
 }
 
 async fn the_first_installation_keeps_the_database(store: Arc<dyn Store>) {

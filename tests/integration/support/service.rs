@@ -2,16 +2,19 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
 
+const FAILPOINTS: &str = "HYPERFLEET_FAILPOINTS";
+
 /// How a test wants the program configured: environment variables on top of `--dev`.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     env: Vec<(String, String)>,
+    shell: Option<String>,
 }
 
 impl Setup {
@@ -28,6 +31,12 @@ impl Setup {
 
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// What a shell does before it becomes the program.
+    pub fn after(mut self, commands: &str) -> Self {
+        self.shell = Some(commands.to_owned());
         self
     }
 
@@ -57,10 +66,17 @@ pub struct Service {
 impl Service {
     /// Starts the program in this directory and waits until it is ready.
     pub async fn start(directory: &Path, setup: Setup) -> Self {
+        let mut service = Self::spawned(directory, setup);
+        service.comes_up().await;
+        service
+    }
+
+    /// Starts the program and does not wait for anything.
+    pub fn spawned(directory: &Path, setup: Setup) -> Self {
         // A second test may have been first.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().timeout(Duration::from_secs(70)).build().unwrap();
-        let mut service = Self {
+        Self {
             child: spawn(directory, &setup, 1),
             directory: directory.to_owned(),
             setup,
@@ -69,9 +85,7 @@ impl Service {
             token: String::new(),
             client,
             starts: 1,
-        };
-        service.comes_up().await;
-        service
+        }
     }
 
     /// kill -9: nothing is flushed, nothing is said.
@@ -80,11 +94,80 @@ impl Service {
         self.child.wait().unwrap();
     }
 
+    /// SIGTERM: it ends what it began.
+    pub fn terminate(&self) {
+        let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// SIGTERM, and its orderly end.
+    pub fn stop(&mut self) {
+        self.terminate();
+        assert!(self.child.wait().unwrap().success(), "{}", self.log());
+    }
+
     /// Starts it again over the same data, on other ports.
     pub async fn restart(&mut self) {
+        self.start_again();
+        self.comes_up().await;
+    }
+
+    /// Starts it again and does not wait for anything.
+    pub fn start_again(&mut self) {
         self.starts += 1;
         self.child = spawn(&self.directory, &self.setup, self.starts);
-        self.comes_up().await;
+    }
+
+    /// Starts it again with these failure points and does not wait for anything.
+    pub fn start_armed(&mut self, failpoints: &str) {
+        self.setup.env.retain(|(name, _)| name != FAILPOINTS);
+        if !failpoints.is_empty() {
+            self.setup.env.push((FAILPOINTS.to_owned(), failpoints.to_owned()));
+        }
+        self.start_again();
+    }
+
+    /// Starts it again with these failure points; false when it died before it was ready.
+    pub async fn restart_armed(&mut self, failpoints: &str) -> bool {
+        self.start_armed(failpoints);
+        self.is_ready().await
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal, named as `kill` names it.
+    pub fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end:\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until it has logged this message.
+    pub async fn logged(&self, message: &str) {
+        self.logged_times(message, 1).await;
+    }
+
+    /// The same for so many times.
+    pub async fn logged_times(&self, message: &str, times: usize) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let text = format!("\"message\":\"{message}\"");
+        while self.log().matches(&text).count() < times {
+            assert!(Instant::now() < deadline, "not logged: {message}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub fn log(&self) -> String {
@@ -99,13 +182,16 @@ impl Service {
     }
 
     async fn comes_up(&mut self) {
+        assert!(self.is_ready().await, "the service did not come up:\n{}", self.log());
+    }
+
+    /// Waits until it is ready; false when it ended instead.
+    async fn is_ready(&mut self) -> bool {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
-            assert!(
-                matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline,
-                "the service did not come up:\n{}",
-                self.log()
-            );
+            if !matches!(self.child.try_wait(), Ok(None)) || Instant::now() >= deadline {
+                return false;
+            }
             if let (Some(api), Some(metrics)) = (self.listener("api"), self.listener("metrics")) {
                 self.api = format!("http://{api}");
                 self.metrics = format!("http://{metrics}");
@@ -118,14 +204,20 @@ impl Service {
         }
         let token = fs::read_to_string(self.directory.join("data/admin.token")).unwrap();
         self.token = token.trim().to_owned();
+        true
     }
 
     fn listener(&self, name: &str) -> Option<String> {
-        self.log()
-            .lines()
+        let log = self.log();
+        // In a text log the fields stand behind the message.
+        let text = " listening address=";
+        let in_text = log.lines().filter(|line| line.ends_with(&format!(" listener={name}")));
+        let in_text = in_text.filter_map(|line| line.split_once(text)?.1.split(' ').next());
+        log.lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
             .find(|entry| entry["message"] == "listening" && entry["listener"] == name)
             .and_then(|entry| entry["address"].as_str().map(str::to_owned))
+            .or_else(|| in_text.map(str::to_owned).next())
     }
 
     /// A request by the admin.
@@ -148,6 +240,13 @@ impl Service {
 
     pub async fn delete(&self, path: &str) -> Answer {
         Answer::of(self.request(Method::DELETE, path).send().await.unwrap()).await
+    }
+
+    /// The page of the second listener.
+    pub async fn metrics_page(&self) -> String {
+        let page = self.client.get(format!("{}/metrics", self.metrics)).send().await.unwrap();
+        assert_eq!(page.status(), 200);
+        page.text().await.unwrap()
     }
 
     /// Presents the credential of a document, as the cluster's telemetry does.
@@ -193,7 +292,16 @@ fn log_file(directory: &Path, start: u32) -> PathBuf {
 
 fn spawn(directory: &Path, setup: &Setup, start: u32) -> Child {
     let log = File::create(log_file(directory, start)).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_hyperfleet-credentials"))
+    let program = env!("CARGO_BIN_EXE_hyperfleet-credentials");
+    let mut command = match &setup.shell {
+        None => Command::new(program),
+        Some(first) => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("{first}; exec \"$0\" \"$@\""), program]);
+            shell
+        }
+    };
+    command
         .args(["serve", "--dev"])
         .current_dir(directory)
         .env_clear()
@@ -212,6 +320,8 @@ fn spawn(directory: &Path, setup: &Setup, start: u32) -> Child {
 pub struct Answer {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
+    /// As it came.
+    pub text: String,
     pub body: Value,
 }
 
@@ -220,8 +330,8 @@ impl Answer {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let text = response.text().await.unwrap();
-        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Self { status, headers, body }
+        let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
+        Self { status, headers, text, body }
     }
 
     pub fn header(&self, name: &str) -> &str {

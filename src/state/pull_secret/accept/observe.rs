@@ -12,7 +12,9 @@ pub(super) fn observe(
     evidence: &Evidence,
     context: &Context<'_>,
 ) -> Result<Vec<Event>, Rejection> {
-    let Some(served) = record.served() else { return Err(Rejection::NoRecord) };
+    let Some(served) = record.served() else {
+        return Err(Rejection::State { state: record.state.name() });
+    };
     let (generation, account_id) = subject(record, evidence.subject)?;
     // A clock that runs ahead must not make a proof for later switches.
     let observed_at = evidence.observed_at.min(context.now);

@@ -3,20 +3,46 @@
 //! Labels are bounded by construction: words of ours, route templates and configured registries.
 //! Never a cluster, an account, a caller or a text from outside.
 
+mod make;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
     TextEncoder,
 };
 
+use self::make::Maker;
 use super::{COMPONENT, commit, version};
 
 const HTTP_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const DB_BUCKETS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
+/// A call to a registry: a file next door takes milliseconds, a busy service half a minute.
+const CALL_BUCKETS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+/// Work that takes seconds when all is well and a day before it is given up.
+const WORK_BUCKETS: &[f64] =
+    &[0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
+/// Waiting for a cluster: from an emergency's seconds over the usual day to two weeks.
+const PERIOD_BUCKETS: &[f64] = &[
+    10.0,
+    60.0,
+    600.0,
+    3600.0,
+    14_400.0,
+    43_200.0,
+    86_400.0,
+    90_000.0,
+    129_600.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    1_209_600.0,
+];
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 const OTHER: &str = "other";
 
@@ -27,6 +53,11 @@ pub struct Metrics {
     http_requests: IntCounterVec,
     http_duration: HistogramVec,
     effects: IntCounterVec,
+    effect_duration: HistogramVec,
+    issue_duration: Histogram,
+    promotion_duration: Histogram,
+    dual_period: Histogram,
+    revoke_duration: HistogramVec,
     rotations_ended: IntCounterVec,
     panics: IntCounterVec,
     db_duration: HistogramVec,
@@ -43,58 +74,15 @@ pub struct Metrics {
     pub due_items: IntGauge,
     /// Commands that were turned away because a mailbox was full.
     pub mailbox_full: IntCounter,
-}
-
-/// Registers metrics and remembers the first failure.
-struct Maker {
-    registry: Registry,
-}
-
-impl Maker {
-    fn add<C: Collector + Clone + 'static>(
-        &self,
-        made: prometheus::Result<C>,
-    ) -> prometheus::Result<C> {
-        let made = made?;
-        self.registry.register(Box::new(made.clone()))?;
-        Ok(made)
-    }
-
-    fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
-        self.add(IntCounter::with_opts(opts(name, help)))
-    }
-
-    fn counters(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-    ) -> prometheus::Result<IntCounterVec> {
-        self.add(IntCounterVec::new(opts(name, help), labels))
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
-        self.add(IntGauge::with_opts(opts(name, help)))
-    }
-
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
-        self.add(IntGaugeVec::new(opts(name, help), labels))
-    }
-
-    fn times(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> prometheus::Result<HistogramVec> {
-        let opts = HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec());
-        self.add(HistogramVec::new(opts, labels))
-    }
-}
-
-fn opts(name: &str, help: &str) -> Opts {
-    Opts::new(name, help).namespace("hyperfleet").subsystem(COMPONENT)
+    /// Commands that were sent to an actor and are not answered yet.
+    pub commands_in_flight: IntGauge,
+    /// Actors in memory.
+    pub actors: IntGauge,
+    /// What needs a person, by `kind`.
+    pub attention: IntGaugeVec,
+    /// Accounts whose name is spoilt and that are not certainly gone yet.
+    pub burnt_accounts: IntGauge,
+    names: Arc<[String]>,
 }
 
 impl Metrics {
@@ -108,8 +96,8 @@ impl Metrics {
             ("version".to_owned(), version().to_owned()),
         ]);
         let registry = Registry::new_custom(None, Some(labels))?;
-        registry.register(Box::new(ProcessCollector::for_self()))?;
-        let make = Maker { registry: registry.clone() };
+        let mut make = Maker { registry: registry.clone(), names: Vec::new() };
+        make.register(ProcessCollector::for_self())?;
         let build = make.gauges(
             "build_info",
             "What is running. rust_version stands where other components have go_version.",
@@ -136,6 +124,33 @@ impl Metrics {
                 "Calls to registries, by what came of them.",
                 &["registry", "call", "outcome"],
             )?,
+            effect_duration: make.times(
+                "effect_duration_seconds",
+                "Time of calls to registries.",
+                &["registry", "call"],
+                CALL_BUCKETS,
+            )?,
+            issue_duration: make.time(
+                "issue_duration_seconds",
+                "Time from the request for a pull secret until it is handed out.",
+                WORK_BUCKETS,
+            )?,
+            promotion_duration: make.time(
+                "rotation_promotion_duration_seconds",
+                "Time from the request for a rotation until its verified new generation is served.",
+                WORK_BUCKETS,
+            )?,
+            dual_period: make.time(
+                "dual_credential_period_seconds",
+                "Time in which two generations were valid, until the old one's deletion was decided.",
+                PERIOD_BUCKETS,
+            )?,
+            revoke_duration: make.times(
+                "revoke_duration_seconds",
+                "Time from the decision to delete until every registry said that it is gone.",
+                &["what"],
+                WORK_BUCKETS,
+            )?,
             rotations_ended: make.counters(
                 "rotations_total",
                 "Ended rotations.",
@@ -150,6 +165,16 @@ impl Metrics {
                 "mailbox_full_total",
                 "Commands turned away because a mailbox was full.",
             )?,
+            commands_in_flight: make.gauge(
+                "commands_in_flight",
+                "Commands that wait for their actor or are being carried out.",
+            )?,
+            actors: make.gauge("actors", "Clusters whose actor is in memory.")?,
+            attention: make.gauges("attention_items", "What needs a person.", &["kind"])?,
+            burnt_accounts: make.gauge(
+                "burnt_accounts",
+                "Accounts whose create was lost and that are not certainly gone yet.",
+            )?,
             breaker_open: make.gauges(
                 "registry_breaker_open",
                 "1 while a registry is not called because it keeps failing.",
@@ -162,6 +187,7 @@ impl Metrics {
                 DB_BUCKETS,
             )?,
             pull_secrets: make.gauges("pull_secrets", "Pull secrets.", &["state"])?,
+            names: make.names.into(),
             registry,
         })
     }
@@ -176,8 +202,35 @@ impl Metrics {
     }
 
     /// One call to a configured registry.
-    pub fn effect(&self, registry: &str, call: &'static str, outcome: &'static str) {
+    pub fn effect(
+        &self,
+        registry: &str,
+        call: &'static str,
+        outcome: &'static str,
+        took: Duration,
+    ) {
         self.effects.with_label_values(&[registry, call, outcome]).inc();
+        self.effect_duration.with_label_values(&[registry, call]).observe(took.as_secs_f64());
+    }
+
+    /// A first generation is handed out, so long after it was asked for.
+    pub fn issued(&self, after: Duration) {
+        self.issue_duration.observe(after.as_secs_f64());
+    }
+
+    /// A rotation's new generation is served, so long after it was asked for.
+    pub fn promoted(&self, after: Duration) {
+        self.promotion_duration.observe(after.as_secs_f64());
+    }
+
+    /// Two generations were valid for so long.
+    pub fn dual_period(&self, lasted: Duration) {
+        self.dual_period.observe(lasted.as_secs_f64());
+    }
+
+    /// What was to be deleted is gone, so long after the decision.
+    pub fn revoked(&self, what: &'static str, after: Duration) {
+        self.revoke_duration.with_label_values(&[what]).observe(after.as_secs_f64());
     }
 
     /// One ended rotation.
@@ -200,6 +253,12 @@ impl Metrics {
         self.db_duration.with_label_values(&[op]).observe(took.as_secs_f64());
     }
 
+    /// The names of all metrics, also of those that have no value yet.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// The registry, for parts that have metrics of their own.
     #[must_use]
     pub const fn registry(&self) -> &Registry {
@@ -212,68 +271,5 @@ impl Metrics {
     /// When two parts registered contradicting metrics.
     pub fn encode(&self) -> prometheus::Result<String> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_series_carries_component_and_version() {
-        let metrics = Metrics::new().unwrap();
-        metrics.http_request(
-            "GET",
-            Some("/v1/clusters/{cluster_id}"),
-            200,
-            Duration::from_millis(3),
-        );
-        metrics.http_request("BREW", None, 405, Duration::ZERO);
-        metrics.effect("quay", "create", "created");
-        metrics.rotation_ended("manual", "completed");
-        metrics.panic("effect");
-        metrics.breaker("quay", true);
-        metrics.db("claim", Duration::from_millis(1));
-        metrics.rotations.with_label_values(&["pending"]).set(2);
-        metrics.pull_secrets.with_label_values(&["active"]).set(5);
-        let text = metrics.encode().unwrap();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let labels = format!("component=\"credentials\",version=\"{}\"", version());
-            let sorted = line.contains("component=\"credentials\"")
-                && line.contains(&format!("version=\"{}\"", version()));
-            assert!(sorted, "{labels}: {line}");
-            assert!(
-                line.starts_with("hyperfleet_credentials_") || line.starts_with("process_"),
-                "{line}"
-            );
-        }
-        for name in [
-            "build_info",
-            "up",
-            "http_requests_total",
-            "http_request_duration_seconds_bucket",
-            "effects_total",
-            "rotations_total",
-            "rotations",
-            "panics_total",
-            "actor_restarts_total",
-            "due_items",
-            "mailbox_full_total",
-            "registry_breaker_open",
-            "db_duration_seconds_sum",
-            "pull_secrets",
-        ] {
-            let start = format!("\nhyperfleet_credentials_{name}{{");
-            assert!(format!("\n{text}").contains(&start), "{name}: {text}");
-        }
-        assert!(text.contains("method=\"other\",path=\"other\",status_code=\"405\""), "{text}");
-        assert!(text.contains("process_resident_memory_bytes{"), "{text}");
-    }
-
-    #[test]
-    fn two_registries_do_not_meet() {
-        let (a, b) = (Metrics::new().unwrap(), Metrics::new().unwrap());
-        a.actor_restarts.inc();
-        assert_eq!((a.actor_restarts.get(), b.actor_restarts.get()), (1, 0));
     }
 }

@@ -1,0 +1,13 @@
+//! The HTTP contract, line by line, against the real program.
+
+mod auth;
+mod errors;
+mod evidence;
+mod fleet;
+mod headers;
+mod operate;
+mod pull_secrets;
+mod refusals;
+mod rotations;
+mod trouble;
+mod world;
