@@ -3,8 +3,8 @@
 CARGO ?= cargo
 BIN := bin/hyperfleet-credentials
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# What the tests and the demo start: a real registry, and a client that pulls from it.
-PACKAGES := docker-registry skopeo curl jq
+# What the tests and the demo start: a real registry, a client that pulls from it, a database server.
+PACKAGES := docker-registry skopeo curl jq postgresql
 
 .DEFAULT_GOAL := help
 .PHONY: help build test lint demo clean packages deny

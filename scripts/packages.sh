@@ -2,10 +2,16 @@
 # Installs the Debian packages that are missing, or says how to when we are not root.
 set -euo pipefail
 
+# A program that is there by other means is as good as its package.
+present() {
+  command -v "$1" >/dev/null && return
+  # The server's programs are not named as their package, and Debian keeps them off the PATH.
+  [ "$1" = postgresql ] && { command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb'; } >/dev/null
+}
+
 missing=()
 for package in "$@"; do
-  # A program that is there by other means is as good as its package.
-  command -v "$package" >/dev/null && continue
+  present "$package" && continue
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' && continue
   missing+=("$package")
 done

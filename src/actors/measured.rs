@@ -63,6 +63,7 @@ measured! {
     check_schema() -> ();
     ping() -> ();
     claim_installation(id: &str, now: Timestamp) -> ();
+    hold_alone() -> ();
     load(cluster_id: &ClusterId) -> Loaded;
     commit(commit: Commit<'_>) -> u64;
     due(now: Timestamp, limit: u32, push_until: Timestamp) -> Vec<ClusterId>;

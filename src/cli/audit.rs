@@ -11,11 +11,11 @@ use secrecy::ExposeSecret;
 
 use super::dev_dir;
 use super::flags::ConfigFlags;
-use super::serve::Sealer;
+use super::serve::{Sealer, database_url};
 use crate::config::Config;
 use crate::crypto::AuditKey;
 use crate::store::verify::{Verdict, verify};
-use crate::store::{SqliteStore, Store};
+use crate::store::{PgStore, SqliteStore, Store};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AuditCommand {
@@ -69,16 +69,21 @@ impl Options {
 async fn verdict(config: &Config) -> anyhow::Result<Verdict> {
     let key = AuditKey::load(&config.encryption.keys_dir)
         .context("without its key the audit cannot be verified")?;
-    let url = config.db.connection_url()?;
-    let url = url.expose_secret();
-    if !url.starts_with("sqlite:") {
-        bail!("db.url: only sqlite:// is available in this version");
-    }
-    let store = SqliteStore::open_read_only(url, 1).await?;
+    let store = read_store(config).await?;
     store.check_schema().await?;
-    let verdict = verify(&store, &Sealer(key)).await;
+    let verdict = verify(store.as_ref(), &Sealer(key)).await;
     store.close().await;
     Ok(verdict?)
+}
+
+/// The configured database, for reading beside a running server.
+async fn read_store(config: &Config) -> anyhow::Result<Box<dyn Store>> {
+    let url = database_url(config)?;
+    let url = url.expose_secret();
+    if url.starts_with("postgres") {
+        return Ok(Box::new(PgStore::open(url, 1).await?));
+    }
+    Ok(Box::new(SqliteStore::open_read_only(url, 1).await?))
 }
 
 fn print(verdict: &Verdict, out: &mut dyn Write) -> io::Result<()> {

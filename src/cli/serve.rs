@@ -22,7 +22,7 @@ use crate::http::handlers::{Backend, Repeats, Work, handlers};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
 use crate::http::server;
 use crate::registries::lane::BreakerState;
-use crate::store::{AuditSeal, SqliteStore, Store};
+use crate::store::{AuditSeal, PgStore, SqliteStore, Store};
 use crate::telemetry::Metrics;
 use crate::time::{Clock, SystemClock};
 
@@ -101,7 +101,7 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
 /// The first thing that `serve` would refuse.
 pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     authenticator(config)?;
-    sqlite_url(config)?;
+    database_url(config)?;
     registries::registries(config)?;
     let keys_dir = &config.encryption.keys_dir;
     SharedKeyring::load(keys_dir, config.encryption.primary.as_deref())?;
@@ -127,6 +127,8 @@ async fn deps(
     let needed: Vec<String> = store.key_census().await?.into_keys().collect();
     keyring.get().check_needed(&needed)?;
     let registries = registries::registries(config)?;
+    // Last: a start that fails before keeps nobody waiting.
+    store.hold_alone().await?;
     Ok(Deps {
         store: Arc::new(Measured::new(store, metrics.clone())),
         keyring: Arc::new(keyring),
@@ -222,10 +224,11 @@ pub async fn migrate(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn sqlite_url(config: &Config) -> anyhow::Result<SecretString> {
+pub(super) fn database_url(config: &Config) -> anyhow::Result<SecretString> {
     let url = config.db.connection_url()?;
-    if !url.expose_secret().starts_with("sqlite:") {
-        bail!("db.url: only sqlite:// is available in this version");
+    let known = ["sqlite:", "postgres://", "postgresql://"];
+    if !known.iter().any(|scheme| url.expose_secret().starts_with(scheme)) {
+        bail!("db.url: must begin with sqlite:, postgres:// or postgresql://");
     }
     Ok(url)
 }
@@ -235,8 +238,16 @@ async fn open_store(
     config: &Config,
     seal: Option<Arc<dyn AuditSeal>>,
 ) -> anyhow::Result<Arc<dyn Store>> {
-    let url = sqlite_url(config)?;
-    let store = SqliteStore::open(url.expose_secret(), config.db.max_connections).await?;
+    let url = database_url(config)?;
+    let (url, connections) = (url.expose_secret(), config.db.max_connections);
+    if url.starts_with("postgres") {
+        let store = PgStore::open(url, connections).await?;
+        return Ok(match seal {
+            Some(seal) => Arc::new(store.with_audit_seal(seal)),
+            None => Arc::new(store),
+        });
+    }
+    let store = SqliteStore::open(url, connections).await?;
     Ok(match seal {
         Some(seal) => Arc::new(store.with_audit_seal(seal)),
         None => Arc::new(store),
@@ -263,7 +274,13 @@ impl super::keys::KeyCensus for StoredCensus {
         config: &Config,
     ) -> anyhow::Result<Option<std::collections::BTreeMap<String, u64>>> {
         let url = config.db.connection_url()?;
-        let Some(path) = url.expose_secret().strip_prefix("sqlite://") else { return Ok(None) };
+        let Some(path) = url.expose_secret().strip_prefix("sqlite://") else {
+            let store = PgStore::open(url.expose_secret(), 1).await?;
+            let migrated = store.schema_version().await? > 0;
+            let census = if migrated { Some(store.key_census().await?) } else { None };
+            store.close().await;
+            return Ok(census);
+        };
         if !std::path::Path::new(path).exists() {
             return Ok(None);
         }

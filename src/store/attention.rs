@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
+use uuid::Uuid;
 
 use super::cursor::{Cursor, CursorError, Key};
 use crate::ids::{ClusterId, RegistryId, RotationId};
@@ -116,4 +117,25 @@ pub(super) fn plan(
     };
     let kinds = AttentionKind::VARIANTS.iter().filter(wanted);
     Ok(kinds.filter(|kind| first.is_none_or(|first| **kind >= first)).map(start).collect())
+}
+
+/// The latest `since` that counts.
+pub(super) fn latest(kind: AttentionKind, filter: &AttentionFilter) -> Timestamp {
+    match kind {
+        AttentionKind::Overdue => filter.now,
+        AttentionKind::Stuck => filter.now.minus(filter.stuck_after),
+        AttentionKind::Drifted
+        | AttentionKind::Quarantined
+        | AttentionKind::Irrevocable
+        | AttentionKind::Denied
+        | AttentionKind::Failed => Timestamp::from_micros(i64::MAX),
+    }
+}
+
+/// The id of an account or a rotation where a page ended; `None` at the beginning.
+pub(super) fn subject_id(subject: &str) -> Result<Option<Uuid>, CursorError> {
+    if subject.is_empty() {
+        return Ok(None);
+    }
+    Uuid::try_parse(subject).map(Some).map_err(|_| CursorError::Malformed)
 }

@@ -3,6 +3,8 @@
 //! Each stream is a chain of its own: a row's hash covers the row and the hash before it. The key is not
 //! known here; whoever opens the store brings an [`AuditSeal`].
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::ids::{ClusterId, Generation, RegistryId, RotationId};
@@ -162,4 +164,18 @@ impl Link {
         let hash = seal.map(message);
         Self { sequence, previous_hash, hash }
     }
+}
+
+/// The links of these rows. The heads of their streams, where they have one, move along.
+pub(super) fn links<'a>(
+    rows: &'a [AuditRow],
+    heads: &mut BTreeMap<&'a str, StreamHead>,
+    seal: Option<&dyn AuditSeal>,
+) -> Vec<Link> {
+    let link = |row: &'a AuditRow| {
+        let link = Link::after(heads.remove(row.stream.as_str()), row, seal);
+        heads.insert(&row.stream, (link.sequence, link.hash.clone()));
+        link
+    };
+    rows.iter().map(link).collect()
 }

@@ -33,6 +33,17 @@ pub enum StoreError {
         /// The database's file.
         path: String,
     },
+    /// A second process wants to serve from a database that takes one only.
+    #[error(
+        "another process serves from the database, last seen {seen}s ago, and only one may; \
+         stop it, or wait until it was not seen for {lease}s"
+    )]
+    Served {
+        /// How long ago, in seconds.
+        seen: u64,
+        /// After how many seconds it counts as dead.
+        lease: u64,
+    },
     /// The database is another installation's.
     #[error(
         "the database belongs to installation {stored}, the configuration says {configured}; \
@@ -67,7 +78,10 @@ pub enum StoreError {
         known: i64,
     },
     /// The address of the database cannot be understood.
-    #[error("db.url must look like sqlite://relative/path.db or sqlite:///absolute/path.db")]
+    #[error(
+        "db.url must look like sqlite://relative/path.db, sqlite:///absolute/path.db or \
+         postgres://user@host/database"
+    )]
     Url,
     /// The cursor is not one of this list's.
     #[error(transparent)]
@@ -112,6 +126,7 @@ impl StoreError {
             Self::LeaseLost
             | Self::Duplicate { .. }
             | Self::Locked { .. }
+            | Self::Served { .. }
             | Self::InstallationMismatch { .. }
             | Self::Corrupt { .. }
             | Self::SchemaTooNew { .. }

@@ -8,7 +8,9 @@
 //! | `columns` | states with data of their own, laid out flat |
 //! | [`verify`] | whether the audit is as it was written |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
+//! | `rows`, `schema` | what both databases have in common |
 //! | [`sqlite`] | the embedded database |
+//! | [`postgres`] | PostgreSQL |
 //! | [`memory`] | the same promises without a file, for tests of what stands above |
 //!
 //! The currency is the machine's own types. Knows no keys, registries, actors or HTTP: a secret is opaque
@@ -22,6 +24,9 @@ mod cursor;
 mod error;
 mod idempotency;
 pub mod memory;
+pub mod postgres;
+mod rows;
+mod schema;
 pub mod sqlite;
 pub mod verify;
 mod views;
@@ -42,6 +47,7 @@ pub use idempotency::{
     IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, REMEMBERED,
 };
 pub use memory::MemoryStore;
+pub use postgres::PgStore;
 pub use sqlite::SqliteStore;
 pub use views::{
     Described, Loaded, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
@@ -68,6 +74,11 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn ping(&self) -> Result<(), StoreError>;
     /// Says whose the database is. The first one decides, everybody else has to agree.
     async fn claim_installation(&self, id: &str, now: Timestamp) -> Result<(), StoreError>;
+    /// Makes this process the one that serves, where the database itself does not see to that. `Served` when
+    /// another one is at it; from then on writes fail with `Unavailable` whenever that is not certain.
+    async fn hold_alone(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
     /// Finishes what is under way and lets go of the database.
     async fn close(&self);
 

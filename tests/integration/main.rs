@@ -13,6 +13,7 @@ mod layers;
 mod leak;
 mod logs;
 mod metrics;
+mod postgres_service;
 mod pulls;
 mod quay_kill;
 mod quay_service;

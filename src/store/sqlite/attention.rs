@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use sqlx::FromRow;
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 use strum::VariantArray;
-use uuid::Uuid;
 
-use super::super::attention::plan;
+use super::super::attention::{latest, plan, subject_id};
+use super::super::rows::attention::ItemRow;
+use super::super::rows::decode::count;
 use super::super::{
-    AttentionFilter, AttentionItem, AttentionKind, Cursor, CursorError, Page, StoreError,
-    TroubleCounts,
+    AttentionFilter, AttentionItem, AttentionKind, Cursor, Page, StoreError, TroubleCounts,
 };
-use super::decode::{count, maybe_word, small, time, uuid, word};
 use super::error::map;
-use crate::ids::RotationId;
 use crate::time::Timestamp;
 
 // ?1 is the latest `since` that counts; (?2, ?3) is the last row of the page before.
@@ -138,51 +135,6 @@ const fn statements(kind: AttentionKind) -> (&'static str, &'static str, bool) {
     }
 }
 
-fn latest(kind: AttentionKind, filter: &AttentionFilter) -> i64 {
-    match kind {
-        AttentionKind::Overdue => filter.now.as_micros(),
-        AttentionKind::Stuck => filter.now.minus(filter.stuck_after).as_micros(),
-        AttentionKind::Drifted
-        | AttentionKind::Quarantined
-        | AttentionKind::Irrevocable
-        | AttentionKind::Denied
-        | AttentionKind::Failed => i64::MAX,
-    }
-}
-
-#[derive(FromRow)]
-struct ItemRow {
-    cluster_id: String,
-    registry_id: Option<String>,
-    rotation_id: Option<Vec<u8>>,
-    since: i64,
-    attempts: i64,
-    last_error: Option<String>,
-    next_attempt_at: Option<i64>,
-    id: Option<Vec<u8>>,
-}
-
-impl ItemRow {
-    fn item(self, kind: AttentionKind) -> Result<AttentionItem, StoreError> {
-        let rotation_id = self.rotation_id.map(|id| uuid(&id)).transpose()?;
-        let subject = match &self.id {
-            Some(id) => uuid(id)?.to_string(),
-            None => self.cluster_id.clone(),
-        };
-        Ok(AttentionItem {
-            kind,
-            cluster_id: word(&self.cluster_id, "a cluster id")?,
-            registry_id: maybe_word(self.registry_id.as_deref(), "a registry id")?,
-            rotation_id: rotation_id.map(RotationId),
-            since: Timestamp::from_micros(self.since),
-            attempts: small(self.attempts)?,
-            last_error: self.last_error,
-            next_attempt_at: time(self.next_attempt_at),
-            subject,
-        })
-    }
-}
-
 pub(super) async fn list(
     reader: &SqlitePool,
     filter: &AttentionFilter,
@@ -200,13 +152,12 @@ pub(super) async fn list(
         }
         let (rows, _, by_uuid) = statements(kind);
         let query = sqlx::query_as(rows).bind(latest(kind, filter)).bind(since);
-        let query = match (by_uuid, subject.is_empty()) {
-            (false, _) => query.bind(subject),
-            (true, true) => query.bind(Vec::new()),
-            (true, false) => {
-                let id = Uuid::try_parse(&subject).map_err(|_| CursorError::Malformed)?;
-                query.bind(id.as_bytes().to_vec())
-            }
+        let query = if by_uuid {
+            // Nothing sorts before the empty value.
+            let id = subject_id(&subject)?.map(|id| id.into_bytes().to_vec());
+            query.bind(id.unwrap_or_default())
+        } else {
+            query.bind(subject)
         };
         let rows: Vec<ItemRow> = query.bind(left).fetch_all(&mut *tx).await.map_err(map)?;
         for row in rows {

@@ -64,10 +64,10 @@ const INSERT_OUTBOX: &str = "INSERT INTO outbox \
 
 async fn write_outbox(db: &mut SqliteConnection, row: &OutboxRow) -> Result<(), StoreError> {
     let query = sqlx::query(INSERT_OUTBOX)
-        .bind(&row.event_id.as_bytes()[..])
+        .bind(row.event_id)
         .bind(&row.kind)
         .bind(&row.subject)
-        .bind(row.at.as_micros())
+        .bind(row.at)
         .bind(row.data.to_string());
     query.execute(db).await.map_err(map).map(drop)
 }

@@ -4,7 +4,7 @@ use sqlx::query::QueryAs;
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteConnection, SqlitePool};
 
 use super::super::StoreError;
-use super::decode::{count, micros, signed, word};
+use super::super::rows::decode::{count, signed, word};
 use super::error::map;
 use super::write::Write;
 use crate::ids::{AccountId, CallToken, ClusterId};
@@ -17,7 +17,7 @@ pub(super) const SELECT_DUE: &str = "SELECT cluster_id FROM pull_secrets \
 type Select = QueryAs<'static, Sqlite, (String,), SqliteArguments>;
 
 fn select(now: Timestamp, limit: u32) -> Select {
-    sqlx::query_as(SELECT_DUE).bind(now.as_micros()).bind(limit)
+    sqlx::query_as(SELECT_DUE).bind(now).bind(limit)
 }
 
 /// Index: the primary key.
@@ -30,8 +30,7 @@ pub(super) async fn due(
     limit: u32,
     push_until: Timestamp,
 ) -> Result<Vec<ClusterId>, StoreError> {
-    let select =
-        |limit: u32| sqlx::query_as::<_, (String,)>(SELECT_DUE).bind(now.as_micros()).bind(limit);
+    let select = |limit: u32| sqlx::query_as::<_, (String,)>(SELECT_DUE).bind(now).bind(limit);
     if select(1).fetch_optional(reader).await.map_err(map)?.is_none() {
         return Ok(Vec::new());
     }
@@ -48,7 +47,7 @@ async fn take(
 ) -> Result<Vec<ClusterId>, StoreError> {
     let rows = select(now, limit).fetch_all(&mut *db).await.map_err(map)?;
     for (cluster_id,) in &rows {
-        let push = sqlx::query(PUSH).bind(cluster_id).bind(push_until.as_micros());
+        let push = sqlx::query(PUSH).bind(cluster_id).bind(push_until);
         push.execute(&mut *db).await.map_err(map)?;
     }
     rows.iter().map(|(cluster_id,)| word(cluster_id, "a cluster id")).collect()
@@ -59,7 +58,7 @@ pub(super) const COUNT_DUE: &str =
     "SELECT count(*) FROM pull_secrets WHERE due_at IS NOT NULL AND due_at <= ?1";
 
 pub(super) async fn due_count(reader: &SqlitePool, now: Timestamp) -> Result<u64, StoreError> {
-    let query = sqlx::query_as(COUNT_DUE).bind(now.as_micros());
+    let query = sqlx::query_as(COUNT_DUE).bind(now);
     let (number,): (i64,) = query.fetch_one(reader).await.map_err(map)?;
     count(number)
 }
@@ -75,7 +74,7 @@ pub(super) async fn reschedule(
     due_at: Option<Timestamp>,
 ) -> Result<bool, StoreError> {
     let query = sqlx::query(RESCHEDULE).bind(cluster_id.as_str()).bind(signed(version));
-    let done = query.bind(micros(due_at)).execute(writer).await.map_err(map)?;
+    let done = query.bind(due_at).execute(writer).await.map_err(map)?;
     Ok(done.rows_affected() == 1)
 }
 
@@ -89,7 +88,7 @@ pub(super) async fn is_current(
     token: CallToken,
 ) -> Result<bool, StoreError> {
     let query = sqlx::query_as(IS_CURRENT);
-    let query = query.bind(&account_id.0.as_bytes()[..]).bind(&token.0.as_bytes()[..]);
+    let query = query.bind(account_id.0).bind(token.0);
     let (current,): (bool,) = query.fetch_one(reader).await.map_err(map)?;
     Ok(current)
 }

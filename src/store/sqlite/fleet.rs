@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::FromRow;
 use sqlx::sqlite::SqlitePool;
 
 use super::super::cursor::Key;
+use super::super::rows::decode::count;
+use super::super::rows::record::{ListRow, head_columns};
+use super::super::rows::rotation::brief_columns;
 use super::super::views::pull_secret_start;
 use super::super::{Cursor, Page, PullSecretFilter, PullSecretRow, StoreError};
-use super::decode::count;
 use super::error::map;
-use super::record::{Head, HeadRow, head_columns};
-use super::rotation::{BriefRow, brief_columns};
 
 // ?1 is the state, ?2 the registry, ?3 the time.
 macro_rules! rows {
@@ -71,35 +70,6 @@ const STATE_COUNT: &str = number!(of_state!());
 pub(super) const OVERDUE_ROWS: &str = rows!(overdue!());
 const OVERDUE_COUNT: &str = number!(overdue!());
 
-#[derive(FromRow)]
-struct ListRow {
-    #[sqlx(flatten)]
-    head: HeadRow,
-    #[sqlx(flatten)]
-    brief: BriefRow,
-}
-
-impl TryFrom<ListRow> for PullSecretRow {
-    type Error = StoreError;
-    fn try_from(row: ListRow) -> Result<Self, StoreError> {
-        let head = Head::try_from(row.head)?;
-        Ok(Self {
-            cluster_id: head.cluster_id,
-            version: head.version,
-            state: head.state.state,
-            state_since: head.state_since,
-            served: head.state.served,
-            refusal: head.state.refusal,
-            quarantine: head.quarantine,
-            registries: head.registries,
-            created_at: head.created_at,
-            last_rotated_at: head.last_rotated_at,
-            next_rotation_at: head.next_rotation_at,
-            rotation: row.brief.brief()?,
-        })
-    }
-}
-
 pub(super) async fn list(
     reader: &SqlitePool,
     filter: &PullSecretFilter,
@@ -114,7 +84,7 @@ pub(super) async fn list(
     };
     let state = filter.state.map(<&'static str>::from);
     let registry = filter.registry_id.as_ref().map(|id| id.as_str());
-    let now = filter.now.as_micros();
+    let now = filter.now;
     let mut tx = reader.begin().await.map_err(map)?;
     let query = sqlx::query_as(number).bind(state).bind(registry).bind(now);
     let (total,): (i64,) = query.fetch_one(&mut *tx).await.map_err(map)?;

@@ -1,43 +1,15 @@
 //! Requests that may be repeated.
 
-use sqlx::FromRow;
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 use uuid::Uuid;
 
 use super::super::idempotency::StoredRequest;
+use super::super::rows::idempotency::KeyRow;
 use super::super::{
     IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, StoreError,
 };
-use super::decode::uuid;
 use super::error::map;
 use super::write::Write;
-use crate::time::Timestamp;
-
-#[derive(FromRow)]
-struct KeyRow {
-    body_hash: Vec<u8>,
-    holder: Vec<u8>,
-    lease_until: i64,
-    created_at: i64,
-    status: Option<i64>,
-    location: Option<String>,
-    resource_id: Option<String>,
-}
-
-impl TryFrom<KeyRow> for StoredRequest {
-    type Error = StoreError;
-    fn try_from(row: KeyRow) -> Result<Self, StoreError> {
-        let status = row.status.map(u16::try_from).transpose();
-        let status = status.map_err(|_| StoreError::corrupt("a status out of range"))?;
-        Ok(Self {
-            body_hash: row.body_hash,
-            holder: uuid(&row.holder)?,
-            lease_until: Timestamp::from_micros(row.lease_until),
-            created_at: Timestamp::from_micros(row.created_at),
-            answer: status.map(|status| (status, row.location, row.resource_id)),
-        })
-    }
-}
 
 /// Index: the primary key.
 const SELECT: &str = "SELECT body_hash, holder, lease_until, created_at, status, location, \
@@ -73,9 +45,9 @@ async fn begin_in(
             .bind(&start.key.key_hash)
             .bind(&start.key.caller_hash)
             .bind(&start.body_hash)
-            .bind(&start.holder.as_bytes()[..])
-            .bind(start.lease_until.as_micros())
-            .bind(start.now.as_micros());
+            .bind(start.holder)
+            .bind(start.lease_until)
+            .bind(start.now);
         query.execute(&mut *db).await.map_err(map)?;
     }
     Ok(state)
@@ -92,7 +64,7 @@ pub(super) async fn answer(
     let query = sqlx::query(ANSWER)
         .bind(&answer.key.key_hash)
         .bind(&answer.key.caller_hash)
-        .bind(&answer.holder.as_bytes()[..])
+        .bind(answer.holder)
         .bind(i64::from(answer.status))
         .bind(answer.location.as_deref())
         .bind(answer.resource_id.as_deref());
@@ -110,7 +82,7 @@ pub(super) async fn release(
     holder: Uuid,
 ) -> Result<(), StoreError> {
     let query = sqlx::query(RELEASE).bind(&key.key_hash).bind(&key.caller_hash);
-    let query = query.bind(&holder.as_bytes()[..]);
+    let query = query.bind(holder);
     query.execute(writer).await.map_err(map).map(drop)
 }
 
@@ -131,7 +103,7 @@ pub(super) async fn correct(
     let query = sqlx::query(if status.is_some() { CORRECT } else { FORGET })
         .bind(&key.key_hash)
         .bind(&key.caller_hash)
-        .bind(&holder.as_bytes()[..]);
+        .bind(holder);
     let query = match status {
         Some(status) => query.bind(i64::from(status)),
         None => query,

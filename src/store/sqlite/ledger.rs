@@ -1,11 +1,11 @@
 //! The audit's streams as wholes: anchored, pruned, walked in order.
 
-use sqlx::FromRow;
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 
+use super::super::rows::audit::{CheckpointRow, EventRow, audit_columns};
+use super::super::rows::decode::{count, signed};
 use super::super::{AuditCheckpoint, AuditEvent, AuditSeal, AuditStream, StoreError, StreamHead};
-use super::audit::{EventRow, head, select_events};
-use super::decode::{count, signed};
+use super::audit::{head, select_events};
 use super::error::map;
 use super::write::Write;
 use crate::time::Timestamp;
@@ -32,7 +32,7 @@ async fn write_checkpoint(
         .bind(checkpoint.pruned)
         .bind(signed(checkpoint.sequence))
         .bind(checkpoint.hash.as_deref())
-        .bind(checkpoint.at.as_micros())
+        .bind(checkpoint.at)
         .bind(checkpoint.seal.as_deref());
     query.execute(db).await.map_err(map).map(drop)
 }
@@ -109,11 +109,11 @@ async fn prune_in(
     batch: u32,
     seal: Option<&dyn AuditSeal>,
 ) -> Result<u64, StoreError> {
-    let query = sqlx::query_as(SELECT_OLD).bind(before.as_micros()).bind(batch);
+    let query = sqlx::query_as(SELECT_OLD).bind(before).bind(batch);
     let old: Vec<(String, i64)> = query.fetch_all(&mut *db).await.map_err(map)?;
     let mut pruned = 0;
     for (stream, end) in old {
-        let query = sqlx::query_as(SELECT_YOUNG).bind(&stream).bind(end).bind(before.as_micros());
+        let query = sqlx::query_as(SELECT_YOUNG).bind(&stream).bind(end).bind(before);
         let (young,): (Option<i64>,) = query.fetch_one(&mut *db).await.map_err(map)?;
         let end = young.map_or(end, |young| young - 1);
         let query = sqlx::query_as(SELECT_HASH).bind(&stream).bind(end);
@@ -147,25 +147,6 @@ pub(super) async fn next_stream(
 /// Index: the primary key.
 const SELECT_CHECKPOINTS: &str =
     "SELECT stream, pruned, sequence, hash, at, seal FROM audit_checkpoints WHERE stream = ?1";
-
-#[derive(FromRow)]
-struct CheckpointRow {
-    stream: String,
-    pruned: bool,
-    sequence: i64,
-    hash: Option<Vec<u8>>,
-    at: i64,
-    seal: Option<Vec<u8>>,
-}
-
-impl TryFrom<CheckpointRow> for AuditCheckpoint {
-    type Error = StoreError;
-    fn try_from(row: CheckpointRow) -> Result<Self, StoreError> {
-        let CheckpointRow { stream, pruned, sequence, hash, at, seal } = row;
-        let (sequence, at) = (count(sequence)?, Timestamp::from_micros(at));
-        Ok(Self { stream, pruned, sequence, hash, at, seal })
-    }
-}
 
 pub(super) async fn stream(reader: &SqlitePool, stream: &str) -> Result<AuditStream, StoreError> {
     let query = sqlx::query_as(SELECT_CHECKPOINTS).bind(stream);

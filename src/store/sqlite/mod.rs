@@ -8,7 +8,6 @@ mod account;
 mod attention;
 mod audit;
 mod commit;
-mod decode;
 mod due;
 mod error;
 mod fleet;
@@ -19,6 +18,7 @@ mod read;
 mod record;
 mod rotation;
 mod rotations;
+mod time;
 mod upkeep;
 mod write;
 

@@ -1,20 +1,18 @@
 //! The reads of the hot paths. Each is one statement, or several in one read transaction.
 
-use sqlx::FromRow;
 use sqlx::sqlite::SqlitePool;
 
+use super::super::rows::decode::{count, word};
+use super::super::rows::read::{PresentedRow, SecretRow, ServedRow, served_view};
+use super::super::rows::record::head_columns;
+use super::super::rows::rotation::brief_columns;
 use super::super::{
-    Described, Loaded, Presented, RotationDetail, SealedSecret, ServedCredential, ServedView,
-    StoreError,
+    Described, Loaded, Presented, RotationDetail, SealedSecret, ServedView, StoreError,
 };
-use super::decode::{count, generation, maybe_word, time, uuid, word};
 use super::error::map;
-use super::record::{Head, HeadRow, head_columns};
-use super::rotation::{BriefRow, brief_columns};
 use super::{account, record, rotation};
 use crate::ids::{AccountId, ClusterId, RotationId};
-use crate::state::pull_secret::{Account, AccountPhase, Consumer, EvidenceSource, StateName};
-use crate::time::Timestamp;
+use crate::state::pull_secret::{Account, AccountPhase, EvidenceSource, StateName};
 
 pub(super) async fn load(reader: &SqlitePool, id: &ClusterId) -> Result<Loaded, StoreError> {
     let mut tx = reader.begin().await.map_err(map)?;
@@ -52,69 +50,13 @@ pub(super) const SELECT_SERVED: &str = concat!(
      WHERE p.cluster_id = ?1 ORDER BY a.position"
 );
 
-#[derive(FromRow)]
-struct ServedRow {
-    #[sqlx(flatten)]
-    head: HeadRow,
-    #[sqlx(flatten)]
-    brief: BriefRow,
-    #[sqlx(flatten)]
-    credential: CredentialRow,
-}
-
-#[derive(FromRow)]
-struct CredentialRow {
-    account_id: Option<Vec<u8>>,
-    account_registry_id: Option<String>,
-    username: Option<String>,
-    key_id: Option<String>,
-    sealed: Option<Vec<u8>>,
-}
-
-impl CredentialRow {
-    fn credential(self) -> Result<Option<ServedCredential>, StoreError> {
-        let (Some(id), Some(registry_id)) = (self.account_id, self.account_registry_id) else {
-            return Ok(None);
-        };
-        // All or nothing: a document that lacks an entry is never handed out.
-        let (Some(username), Some(key_id), Some(bytes)) = (self.username, self.key_id, self.sealed)
-        else {
-            return Err(StoreError::corrupt("a served account without user name or secret"));
-        };
-        Ok(Some(ServedCredential {
-            account_id: AccountId(uuid(&id)?),
-            registry_id: word(&registry_id, "a registry id")?,
-            username,
-            secret: SealedSecret { key_id, bytes },
-        }))
-    }
-}
-
 pub(super) async fn served(
     reader: &SqlitePool,
     id: &ClusterId,
 ) -> Result<Option<ServedView>, StoreError> {
     let query = sqlx::query_as(SELECT_SERVED).bind(id.as_str());
     let rows: Vec<ServedRow> = query.fetch_all(reader).await.map_err(map)?;
-    let mut rows = rows.into_iter();
-    let Some(first) = rows.next() else { return Ok(None) };
-    let head = Head::try_from(first.head)?;
-    let rotation = first.brief.brief()?;
-    let credentials = std::iter::once(first.credential).chain(rows.map(|row| row.credential));
-    let credentials = credentials.filter_map(|row| row.credential().transpose());
-    Ok(Some(ServedView {
-        version: head.version,
-        state: head.state.state,
-        state_since: head.state_since,
-        served: head.state.served,
-        refusal: head.state.refusal,
-        quarantine: head.quarantine,
-        created_at: head.created_at,
-        last_rotated_at: head.last_rotated_at,
-        next_rotation_at: head.next_rotation_at,
-        rotation,
-        credentials: credentials.collect::<Result<_, _>>()?,
-    }))
+    served_view(rows)
 }
 
 /// Indexes: `accounts_live`, the primary key.
@@ -129,17 +71,14 @@ pub(super) async fn described(
     let mut tx = reader.begin().await.map_err(map)?;
     let loaded = record::load(&mut tx, id).await?;
     let handed_out = loaded.record.as_ref().and_then(|record| record.served()).is_some();
-    let rows: Vec<(Vec<u8>, String, Vec<u8>)> = if handed_out {
+    let rows: Vec<SecretRow> = if handed_out {
         let query = sqlx::query_as(SELECT_SECRETS).bind(id.as_str());
         query.fetch_all(&mut *tx).await.map_err(map)?
     } else {
         Vec::new()
     };
     tx.commit().await.map_err(map)?;
-    let secret = |(id, key_id, bytes): (Vec<u8>, _, _)| {
-        Ok((AccountId(uuid(&id)?), SealedSecret { key_id, bytes }))
-    };
-    let secrets = rows.into_iter().map(secret).collect::<Result<_, StoreError>>()?;
+    let secrets = rows.into_iter().map(SecretRow::secret).collect();
     Ok(Described { loaded, secrets })
 }
 
@@ -151,22 +90,6 @@ pub(super) const SELECT_PRESENTED: &str = "SELECT a.account_id, a.registry_id, a
      LEFT JOIN pull_secrets p ON p.cluster_id = a.cluster_id \
      LEFT JOIN consumers k ON k.cluster_id = a.cluster_id AND k.source = ?3 AND k.name = ?4 \
      WHERE a.cluster_id = ?1 AND a.username = ?2 ORDER BY a.position";
-
-#[derive(FromRow)]
-struct PresentedRow {
-    account_id: Vec<u8>,
-    registry_id: String,
-    phase: String,
-    born_generation: i64,
-    gone_at: Option<i64>,
-    key_id: String,
-    sealed: Vec<u8>,
-    state: Option<String>,
-    served_generation: Option<i64>,
-    served_since: Option<i64>,
-    seen_generation: Option<i64>,
-    observed_at: Option<i64>,
-}
 
 pub(super) async fn presented(
     reader: &SqlitePool,
@@ -181,25 +104,7 @@ pub(super) async fn presented(
         .bind(<&'static str>::from(source))
         .bind(consumer);
     let rows: Vec<PresentedRow> = query.fetch_all(reader).await.map_err(map)?;
-    let seen = |(number, at)| {
-        let name = consumer.to_owned();
-        let observed_at = Timestamp::from_micros(at);
-        Ok::<_, StoreError>(Consumer { source, name, generation: generation(number)?, observed_at })
-    };
-    let presented = |row: PresentedRow| {
-        Ok(Presented {
-            account_id: AccountId(uuid(&row.account_id)?),
-            registry_id: word(&row.registry_id, "a registry id")?,
-            phase: word(&row.phase, "an account's phase")?,
-            born_generation: generation(row.born_generation)?,
-            gone_at: time(row.gone_at),
-            secret: SealedSecret { key_id: row.key_id, bytes: row.sealed },
-            state: maybe_word(row.state.as_deref(), "a state")?,
-            served: record::served(row.served_generation, row.served_since)?,
-            last_seen: row.seen_generation.zip(row.observed_at).map(seen).transpose()?,
-        })
-    };
-    rows.into_iter().map(presented).collect()
+    rows.into_iter().map(|row| row.presented(consumer)).collect()
 }
 
 pub(super) async fn secret(
@@ -208,7 +113,7 @@ pub(super) async fn secret(
 ) -> Result<Option<SealedSecret>, StoreError> {
     // Index: the primary key.
     let query = sqlx::query_as("SELECT key_id, sealed FROM account_secrets WHERE account_id = ?1");
-    let query = query.bind(&id.0.as_bytes()[..]);
+    let query = query.bind(id.0);
     let row: Option<(String, Vec<u8>)> = query.fetch_optional(reader).await.map_err(map)?;
     Ok(row.map(|(key_id, bytes)| SealedSecret { key_id, bytes }))
 }

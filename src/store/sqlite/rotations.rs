@@ -1,14 +1,14 @@
 //! Lists of rotations, newest first, each filter from the index that serves it.
 
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
-use strum::VariantArray as _;
+use uuid::Uuid;
 
+use super::super::rows::decode::count;
+use super::super::rows::rotation::{StoredRotation, rotation_columns};
+use super::super::rows::rotations::{Part, bind_filter, newest_first, parts};
 use super::super::views::rotation_start;
 use super::super::{Cursor, Page, RotationFilter, RotationRow, StoreError};
-use super::decode::count;
 use super::error::map;
-use super::rotation::{StoredRotation, rotation_columns};
-use crate::state::pull_secret::RotationStatus;
 
 macro_rules! rows {
     ($from:expr) => {
@@ -78,34 +78,6 @@ const FLEET_COUNT: &str = number!(of_fleet!());
 pub(super) const OVERDUE_ROWS: &str = rows!(overdue!());
 const OVERDUE_COUNT: &str = number!(overdue!());
 
-/// One statement's worth of a list.
-#[derive(Clone, Copy)]
-enum Part {
-    Fleet,
-    OfStatus(RotationStatus),
-    OfCluster(Option<RotationStatus>),
-    Overdue,
-}
-
-/// Several statuses are several reads, merged: each then comes in order from its index.
-fn parts(filter: &RotationFilter) -> Vec<Part> {
-    let all = filter.statuses.is_empty();
-    let wanted = |status: &&RotationStatus| filter.statuses.contains(status);
-    let mut statuses = RotationStatus::VARIANTS.iter().filter(wanted).copied();
-    let in_cluster = filter.cluster_id.is_some();
-    match (filter.overdue, all, in_cluster) {
-        (true, true, _) => vec![Part::Overdue],
-        (true, false, _) => {
-            let running = statuses.any(|status| status == RotationStatus::InProgress);
-            if running { vec![Part::Overdue] } else { Vec::new() }
-        }
-        (false, true, true) => vec![Part::OfCluster(None)],
-        (false, true, false) => vec![Part::Fleet],
-        (false, false, true) => statuses.map(|status| Part::OfCluster(Some(status))).collect(),
-        (false, false, false) => statuses.map(Part::OfStatus).collect(),
-    }
-}
-
 pub(super) async fn list(
     reader: &SqlitePool,
     filter: &RotationFilter,
@@ -117,34 +89,17 @@ pub(super) async fn list(
     let (mut items, mut total): (Vec<RotationRow>, u64) = (Vec::new(), 0);
     for part in parts(filter) {
         total += number(&mut tx, filter, part).await?;
-        items.extend(rows(&mut tx, filter, part, (at, id.as_bytes()), limit).await?);
+        items.extend(rows(&mut tx, filter, part, (at, id), limit).await?);
     }
     tx.commit().await.map_err(map)?;
-    items.sort_unstable_by_key(|row| std::cmp::Reverse((row.rotation.created_at, row.rotation.id)));
-    Ok(Page::cut(items, limit, Some(total), RotationRow::key))
-}
-
-/// Binds `?1` to `?4`.
-macro_rules! bind_filter {
-    ($query:expr, $filter:expr, $part:expr) => {{
-        let query = $query.bind($filter.cluster_id.as_ref().map(|id| id.as_str()));
-        let query = match $part {
-            Part::Fleet => query.bind(None::<&str>),
-            Part::OfStatus(status) => query.bind(<&'static str>::from(status)),
-            Part::OfCluster(status) => query.bind(status.map(<&'static str>::from)),
-            Part::Overdue => query.bind($filter.now.as_micros()),
-        };
-        query
-            .bind($filter.since.map_or(i64::MIN, |since| since.as_micros()))
-            .bind($filter.history_since.map_or(i64::MIN, |since| since.as_micros()))
-    }};
+    Ok(newest_first(items, limit, total))
 }
 
 async fn rows(
     db: &mut SqliteConnection,
     filter: &RotationFilter,
     part: Part,
-    (at, id): (i64, &[u8; 16]),
+    (at, id): (i64, Uuid),
     limit: u32,
 ) -> Result<Vec<RotationRow>, StoreError> {
     let sql = match part {
@@ -154,7 +109,7 @@ async fn rows(
         Part::Overdue => OVERDUE_ROWS,
     };
     let query = bind_filter!(sqlx::query_as(sql), filter, part);
-    let query = query.bind(at).bind(&id[..]).bind(i64::from(limit) + 1);
+    let query = query.bind(at).bind(id).bind(i64::from(limit) + 1);
     let rows: Vec<StoredRotation> = query.fetch_all(db).await.map_err(map)?;
     rows.into_iter().map(RotationRow::try_from).collect()
 }

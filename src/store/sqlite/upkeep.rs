@@ -1,10 +1,11 @@
 //! Schema, installation, keys, and what passes with time.
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 
+use super::super::rows::read::SecretRow;
+use super::super::schema;
 use super::super::{PurgeBefore, Purged, Reseal, SealedSecret, StoreError};
-use super::decode::uuid;
 use super::error::map;
 use super::write::Write;
 use crate::ids::AccountId;
@@ -12,31 +13,13 @@ use crate::time::Timestamp;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
-fn known_version() -> i64 {
-    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
-}
-
 pub(super) async fn migrate(writer: &SqlitePool) -> Result<(), StoreError> {
-    let (found, known) = (schema_version(writer).await?, known_version());
-    if found > known {
-        return Err(StoreError::SchemaTooNew { found, known });
-    }
-    match MIGRATIONS.run(writer).await {
-        Ok(()) => Ok(()),
-        Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
-            Err(map(error))
-        }
-        Err(other) => Err(StoreError::corrupt(other.to_string())),
-    }
+    schema::not_newer(schema_version(writer).await?, &MIGRATIONS)?;
+    MIGRATIONS.run(writer).await.map_err(|error| schema::error(error, map))
 }
 
 pub(super) async fn check_schema(reader: &SqlitePool) -> Result<(), StoreError> {
-    let (found, known) = (schema_version(reader).await?, known_version());
-    match found.cmp(&known) {
-        std::cmp::Ordering::Less => Err(StoreError::NotMigrated { found, known }),
-        std::cmp::Ordering::Equal => Ok(()),
-        std::cmp::Ordering::Greater => Err(StoreError::SchemaTooNew { found, known }),
-    }
+    schema::is_ours(schema_version(reader).await?, &MIGRATIONS)
 }
 
 pub(super) async fn schema_version(pool: &SqlitePool) -> Result<i64, StoreError> {
@@ -67,7 +50,7 @@ pub(super) async fn claim_installation(
     id: &str,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let claim = sqlx::query(CLAIM).bind(id).bind(now.as_micros());
+    let claim = sqlx::query(CLAIM).bind(id).bind(now);
     claim.execute(writer).await.map_err(map)?;
     // What was claimed first never changes, so this needs no transaction.
     let query = sqlx::query_as("SELECT installation_id FROM installation WHERE one = 1");
@@ -93,11 +76,8 @@ pub(super) async fn sealed_otherwise(
 ) -> Result<Vec<(AccountId, SealedSecret)>, StoreError> {
     let after = after.map_or_else(Vec::new, |id| id.0.as_bytes().to_vec());
     let query = sqlx::query_as(SELECT_OTHERWISE).bind(key_id).bind(after).bind(limit);
-    let rows: Vec<(Vec<u8>, String, Vec<u8>)> = query.fetch_all(reader).await.map_err(map)?;
-    let secret = |(id, key_id, bytes): (Vec<u8>, _, _)| {
-        Ok((AccountId(uuid(&id)?), SealedSecret { key_id, bytes }))
-    };
-    rows.into_iter().map(secret).collect()
+    let rows: Vec<SecretRow> = query.fetch_all(reader).await.map_err(map)?;
+    Ok(rows.into_iter().map(SecretRow::secret).collect())
 }
 
 /// Index: the primary key.
@@ -114,7 +94,7 @@ async fn reseal_in(db: &mut SqliteConnection, batch: &[Reseal]) -> Result<u64, S
     let mut resealed = 0;
     for one in batch {
         let query = sqlx::query(RESEAL)
-            .bind(&one.account_id.0.as_bytes()[..])
+            .bind(one.account_id.0)
             .bind(&one.from.key_id)
             .bind(&one.from.bytes)
             .bind(&one.to.key_id)
@@ -153,7 +133,7 @@ async fn purge_in(db: &mut SqliteConnection, before: PurgeBefore) -> Result<Purg
         (PURGE_KEYS, before.idempotency_keys),
     ];
     for (passed, (sql, end)) in passed.iter_mut().zip(work) {
-        let query = sqlx::query(sql).bind(end.as_micros()).bind(before.batch);
+        let query = sqlx::query(sql).bind(end).bind(before.batch);
         *passed = query.execute(&mut *db).await.map_err(map)?.rows_affected();
     }
     let [rotations, secrets, idempotency_keys] = passed;

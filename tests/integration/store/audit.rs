@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use hyperfleet_credentials::crypto::AuditKey;
 use hyperfleet_credentials::store::verify::{AuditFault, Verdict, verify};
-use hyperfleet_credentials::store::{AuditRow, AuditSeal, MemoryStore, SqliteStore, Store};
+use hyperfleet_credentials::store::{
+    AuditRow, AuditSeal, MemoryStore, PgStore, SqliteStore, Store,
+};
 use hyperfleet_credentials::time::Timestamp;
 use sqlx::{ConnectOptions, Connection};
 
-use super::backends::{conforms, url};
+use super::backends::{conforms, migrated_database, url};
 use super::script::{HOUR, MINUTE, start};
 
 conforms!(
@@ -152,6 +154,12 @@ async fn sealed(dir: &tempfile::TempDir) -> Arc<dyn Store> {
 async fn an_intact_audit_is_found_intact_in_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     is_intact(sealed(&dir).await).await;
+}
+
+#[tokio::test]
+async fn an_intact_audit_is_found_intact_in_postgres() {
+    let store = PgStore::open(&migrated_database().await, 2).await.unwrap();
+    is_intact(Arc::new(store.with_audit_seal(Arc::new(key(1))))).await;
 }
 
 /// Stream, row, and a part of what is said of it.

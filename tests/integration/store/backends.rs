@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use hyperfleet_credentials::store::{MemoryStore, SqliteStore, Store};
+use hyperfleet_credentials::store::{MemoryStore, PgStore, SqliteStore, Store};
+use tokio::sync::OnceCell;
+
+use crate::support::postgres;
 
 /// A store and what has to live as long as it does.
 pub struct Backend {
@@ -19,6 +22,27 @@ pub async fn sqlite() -> Backend {
     let store = SqliteStore::open(&url(&dir), 2).await.unwrap();
     store.migrate().await.unwrap();
     Backend { store: Arc::new(store), dir: Some(dir) }
+}
+
+pub async fn postgres() -> Backend {
+    let store = PgStore::open(&migrated_database().await, 4).await.unwrap();
+    Backend { store: Arc::new(store), dir: None }
+}
+
+/// The address of a database of the test's own: a copy of one that was migrated once.
+pub async fn migrated_database() -> String {
+    static TEMPLATE: OnceCell<()> = OnceCell::const_new();
+    const NAME: &str = "migrated";
+    let server = postgres::shared();
+    let migrate = || async {
+        server.create(NAME, "template0").await;
+        let store = PgStore::open(&server.url(NAME), 1).await.unwrap();
+        store.migrate().await.unwrap();
+        // Nobody may be connected to what is copied.
+        store.close().await;
+    };
+    TEMPLATE.get_or_init(migrate).await;
+    server.database(Some(NAME)).await
 }
 
 pub fn url(dir: &tempfile::TempDir) -> String {
@@ -42,6 +66,14 @@ macro_rules! conforms {
                 super::$name(std::sync::Arc::clone(&backend.store)).await;
                 backend.store.close().await;
                 drop(backend.dir);
+            })+
+        }
+        mod over_postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                let backend = crate::store::backends::postgres().await;
+                super::$name(std::sync::Arc::clone(&backend.store)).await;
+                backend.store.close().await;
             })+
         }
     };

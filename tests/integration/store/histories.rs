@@ -16,7 +16,7 @@ use super::script::{HOUR, Script};
 
 const CLUSTERS: [&str; 3] = ["cls-a", "cls-b", "cls-c"];
 
-/// Asks both stores the same and compares.
+/// Asks all stores the same and compares.
 macro_rules! same {
     ($stores:expr, |$store:ident| $ask:expr) => {{
         let mut answers = Vec::new();
@@ -117,7 +117,8 @@ async fn compare_fleet(stores: &[Arc<dyn Store>], now: Timestamp) {
 async fn history(seed: u128, steps: usize) {
     let sqlite = backends::sqlite().await;
     let memory = backends::memory().await;
-    let stores = [Arc::clone(&memory.store), Arc::clone(&sqlite.store)];
+    let postgres = backends::postgres().await;
+    let stores = [&memory, &sqlite, &postgres].map(|backend| Arc::clone(&backend.store));
     let mut scripts = CLUSTERS.map(|cluster| Script::new(cluster, seed));
     let mut now = scripts[0].now;
     for step in 0..steps {
@@ -142,9 +143,13 @@ async fn history(seed: u128, steps: usize) {
     same!(&stores, |store| store.purge(before)).unwrap();
     compare_fleet(&stores, now).await;
     for script in &scripts {
-        assert_eq!(sqlite.store.load(&script.cluster_id).await, Ok(script.loaded()));
+        for store in &stores {
+            assert_eq!(store.load(&script.cluster_id).await, Ok(script.loaded()));
+        }
     }
-    sqlite.store.close().await;
+    for store in stores {
+        store.close().await;
+    }
 }
 
 proptest! {

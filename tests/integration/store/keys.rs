@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use hyperfleet_credentials::state::pull_secret::{AccountPhase, Command};
 use hyperfleet_credentials::store::{
-    AuditFilter, AuditSeal, MemoryStore, PurgeBefore, Reseal, SealedSecret, SqliteStore, Store,
-    canonical,
+    AuditFilter, AuditSeal, MemoryStore, PgStore, PurgeBefore, Reseal, SealedSecret, SqliteStore,
+    Store, canonical,
 };
 
-use super::backends::{conforms, url};
+use super::backends::{conforms, migrated_database, url};
 use super::script::{HOUR, MINUTE, sealed, served};
 
 conforms!(
@@ -140,5 +140,11 @@ async fn the_audit_is_a_chain_in_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&url(&dir), 1).await.unwrap();
     store.migrate().await.unwrap();
+    the_chain_holds(Arc::new(store.with_audit_seal(Arc::new(Echo)))).await;
+}
+
+#[tokio::test]
+async fn the_audit_is_a_chain_in_postgres() {
+    let store = PgStore::open(&migrated_database().await, 2).await.unwrap();
     the_chain_holds(Arc::new(store.with_audit_seal(Arc::new(Echo)))).await;
 }

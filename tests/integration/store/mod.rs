@@ -5,6 +5,7 @@ mod backends;
 mod histories;
 mod keys;
 mod lists;
+mod postgres;
 mod script;
 mod sqlite;
 mod steps;

@@ -5,6 +5,7 @@ pub mod docker_registry;
 pub mod fake_quay;
 pub mod image;
 pub mod needles;
+pub mod postgres;
 pub mod seed;
 pub mod service;
 pub mod talkative;

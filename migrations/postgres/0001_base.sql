@@ -1,0 +1,241 @@
+-- The base schema. Words are spelled as in the API. Texts that are ordered or compared with what the program
+-- has sorted stand in byte order (COLLATE "C"), whatever the database's own collation is.
+-- Numbers are BIGINT throughout: generations are unsigned 32-bit numbers and do not fit an INTEGER.
+
+-- Which installation the rows belong to: a cloned database must not delete another one's accounts.
+CREATE TABLE installation (
+    one BIGINT NOT NULL PRIMARY KEY CHECK (one = 1),
+    installation_id TEXT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL
+);
+
+-- Outlives the pull secret: neither a generation nor a version is ever used twice, because account names and
+-- ETags are made from them. Half-filled pages let a version be raised in place: it is raised by every step.
+CREATE TABLE clusters (
+    cluster_id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    version BIGINT NOT NULL,
+    last_generation BIGINT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    updated_at TIMESTAMPTZ NOT NULL
+) WITH (fillfactor = 70);
+
+CREATE TABLE pull_secrets (
+    cluster_id TEXT COLLATE "C" NOT NULL PRIMARY KEY REFERENCES clusters (cluster_id),
+    state TEXT COLLATE "C" NOT NULL,
+    state_since TIMESTAMPTZ NOT NULL,
+    served_generation BIGINT,
+    served_since TIMESTAMPTZ,
+    issuing_generation BIGINT,
+    refusal_registry_id TEXT,
+    refusal_message TEXT,
+    registries JSONB NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    last_rotated_at TIMESTAMPTZ,
+    next_rotation_at TIMESTAMPTZ,
+    slot_at TIMESTAMPTZ,
+    slot_failures BIGINT,
+    quarantine_since TIMESTAMPTZ,
+    quarantine_retry_at TIMESTAMPTZ,
+    due_at TIMESTAMPTZ,
+    -- The replica that may run its effects, and how often that changed.
+    owner UUID,
+    epoch BIGINT NOT NULL DEFAULT 0,
+    CHECK ((served_generation IS NULL) = (served_since IS NULL)),
+    CHECK ((refusal_registry_id IS NULL) = (refusal_message IS NULL)),
+    CHECK ((slot_at IS NULL) = (slot_failures IS NULL)),
+    CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
+);
+CREATE INDEX pull_secrets_due ON pull_secrets (due_at, cluster_id) WHERE due_at IS NOT NULL;
+CREATE INDEX pull_secrets_by_state ON pull_secrets (state, cluster_id);
+CREATE INDEX pull_secrets_refused ON pull_secrets (state, state_since, cluster_id)
+    WHERE refusal_registry_id IS NOT NULL;
+CREATE INDEX pull_secrets_quarantined ON pull_secrets (quarantine_since, cluster_id)
+    WHERE quarantine_since IS NOT NULL;
+
+-- Rows stay for ever: they are the record of names. `position` keeps the order in which the machine made them.
+CREATE TABLE accounts (
+    position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    account_id UUID NOT NULL UNIQUE,
+    cluster_id TEXT COLLATE "C" NOT NULL REFERENCES clusters (cluster_id),
+    registry_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    born_generation BIGINT NOT NULL,
+    phase TEXT NOT NULL,
+    remote_id TEXT,
+    username TEXT,
+    call TEXT,
+    call_token UUID,
+    call_at TIMESTAMPTZ,
+    unanswered_create_at TIMESTAMPTZ,
+    trouble_since TIMESTAMPTZ,
+    trouble_attempts BIGINT NOT NULL,
+    -- Microseconds.
+    trouble_spent BIGINT NOT NULL,
+    trouble_counting_since TIMESTAMPTZ,
+    trouble_blocked BOOLEAN NOT NULL,
+    trouble_last_error TEXT,
+    trouble_refused BOOLEAN NOT NULL,
+    next_attempt_at TIMESTAMPTZ NOT NULL,
+    planned_at TIMESTAMPTZ NOT NULL,
+    created_at TIMESTAMPTZ,
+    verified_at TIMESTAMPTZ,
+    last_used_at TIMESTAMPTZ,
+    gone_at TIMESTAMPTZ,
+    gone_how TEXT,
+    -- Since when it is served although its verification says that it is dead.
+    drifted_since TIMESTAMPTZ,
+    UNIQUE (registry_id, name),
+    CHECK ((call IS NULL) = (call_token IS NULL) AND (call IS NULL) = (call_at IS NULL))
+);
+CREATE INDEX accounts_live ON accounts (cluster_id, position) WHERE phase <> 'gone';
+CREATE INDEX accounts_by_generation ON accounts (cluster_id, born_generation, position);
+CREATE INDEX accounts_by_username ON accounts (cluster_id, username) WHERE username IS NOT NULL;
+CREATE INDEX accounts_open_calls ON accounts (cluster_id) WHERE call_token IS NOT NULL;
+CREATE INDEX accounts_stuck ON accounts (trouble_since, account_id)
+    WHERE trouble_since IS NOT NULL AND phase NOT IN ('gone', 'residue');
+CREATE INDEX accounts_residue ON accounts (trouble_since, account_id) WHERE phase = 'residue';
+CREATE INDEX accounts_burnt ON accounts (phase) WHERE phase = 'burnt';
+CREATE INDEX accounts_drifted ON accounts (drifted_since, account_id) WHERE drifted_since IS NOT NULL;
+
+-- Ciphertext, in a table of its own so that no state row ever holds it. `gone_at` is set when the account is
+-- gone: the secret stays for a while, so that somebody who still presents it can be recognised.
+CREATE TABLE account_secrets (
+    account_id UUID NOT NULL PRIMARY KEY REFERENCES accounts (account_id),
+    key_id TEXT COLLATE "C" NOT NULL,
+    sealed BYTEA NOT NULL,
+    gone_at TIMESTAMPTZ
+);
+CREATE INDEX account_secrets_by_key ON account_secrets (key_id, account_id);
+CREATE INDEX account_secrets_gone ON account_secrets (gone_at) WHERE gone_at IS NOT NULL;
+
+CREATE TABLE rotations (
+    rotation_id UUID NOT NULL PRIMARY KEY,
+    cluster_id TEXT COLLATE "C" NOT NULL REFERENCES clusters (cluster_id),
+    reason TEXT NOT NULL,
+    force_immediate BOOLEAN NOT NULL,
+    slot TIMESTAMPTZ,
+    from_generation BIGINT NOT NULL,
+    to_generation BIGINT NOT NULL,
+    status TEXT NOT NULL,
+    running BOOLEAN NOT NULL,
+    phase TEXT NOT NULL,
+    deadline TIMESTAMPTZ,
+    on_deadline TEXT,
+    drifted BOOLEAN NOT NULL,
+    rollback_at TIMESTAMPTZ,
+    decided_at TIMESTAMPTZ,
+    decided_why TEXT,
+    ends_as TEXT,
+    old_credentials_revoked BOOLEAN,
+    error_code TEXT,
+    error_message TEXT,
+    error_registry_id TEXT,
+    created_at TIMESTAMPTZ NOT NULL,
+    started_at TIMESTAMPTZ,
+    promoted_at TIMESTAMPTZ,
+    completed_at TIMESTAMPTZ,
+    CHECK ((error_code IS NULL) = (error_message IS NULL))
+);
+CREATE UNIQUE INDEX rotations_running ON rotations (cluster_id) WHERE running;
+CREATE UNIQUE INDEX rotations_slot ON rotations (cluster_id, slot)
+    WHERE status = 'completed' AND slot IS NOT NULL;
+CREATE INDEX rotations_by_cluster ON rotations (cluster_id, created_at, rotation_id);
+CREATE INDEX rotations_by_time ON rotations (created_at, rotation_id);
+CREATE INDEX rotations_by_status ON rotations (status, created_at, rotation_id);
+-- The two phases in which a deadline that has passed is a matter for a person.
+CREATE INDEX rotations_deadline ON rotations (deadline, rotation_id)
+    WHERE phase IN ('dual_credential_period', 'rolling_back');
+CREATE INDEX rotations_phase ON rotations (phase) WHERE running;
+CREATE INDEX rotations_ended ON rotations (completed_at) WHERE NOT running;
+
+CREATE TABLE consumers (
+    position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    cluster_id TEXT COLLATE "C" NOT NULL REFERENCES pull_secrets (cluster_id) ON DELETE CASCADE,
+    source TEXT NOT NULL,
+    name TEXT NOT NULL,
+    generation BIGINT NOT NULL,
+    observed_at TIMESTAMPTZ NOT NULL,
+    UNIQUE (cluster_id, source, name)
+);
+
+-- Append-only, in streams that need no lock of the whole. The hash columns are empty where no audit key is set.
+-- `detail` is JSON and not JSONB: the hash covers its text, which JSONB would spell in its own way.
+CREATE TABLE audit_events (
+    event_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    stream TEXT COLLATE "C" NOT NULL,
+    sequence BIGINT NOT NULL,
+    previous_hash BYTEA,
+    hash BYTEA,
+    at TIMESTAMPTZ NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    cluster_id TEXT COLLATE "C",
+    rotation_id UUID,
+    account TEXT,
+    registry_id TEXT,
+    generation BIGINT,
+    detail JSON NOT NULL,
+    reason TEXT,
+    request_id TEXT,
+    UNIQUE (stream, sequence)
+);
+CREATE INDEX audit_by_cluster ON audit_events (cluster_id, event_id) WHERE cluster_id IS NOT NULL;
+CREATE INDEX audit_by_actor ON audit_events (actor, event_id);
+CREATE INDEX audit_by_action ON audit_events (action, event_id);
+CREATE INDEX audit_by_time ON audit_events (at, event_id);
+
+-- The heads. Never pruned. `anchored` is the sequence of the last checkpoint. Whoever appends to a stream, anchors
+-- it or prunes it holds the lock of its row here until the commit.
+CREATE TABLE audit_streams (
+    stream TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    sequence BIGINT NOT NULL,
+    hash BYTEA,
+    anchored BIGINT NOT NULL DEFAULT 0
+);
+CREATE INDEX audit_streams_moved ON audit_streams (stream) WHERE anchored < sequence;
+
+-- At most two per stream: where its rows begin (the last one that was pruned), and its latest anchor; the log has
+-- the earlier anchors. The seal is a keyed hash, so that nobody without the key can make rows look pruned.
+CREATE TABLE audit_checkpoints (
+    stream TEXT COLLATE "C" NOT NULL,
+    pruned BOOLEAN NOT NULL,
+    sequence BIGINT NOT NULL,
+    hash BYTEA,
+    at TIMESTAMPTZ NOT NULL,
+    seal BYTEA,
+    PRIMARY KEY (stream, pruned)
+);
+
+CREATE TABLE outbox (
+    position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    event_id UUID NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    at TIMESTAMPTZ NOT NULL,
+    data JSONB NOT NULL,
+    attempts BIGINT NOT NULL DEFAULT 0,
+    next_attempt_at TIMESTAMPTZ NOT NULL
+);
+CREATE INDEX outbox_due ON outbox (next_attempt_at, position);
+
+-- Keyed hashes only, never a body. `status` is empty while the request is running; it is a lease then.
+CREATE TABLE idempotency_keys (
+    key_hash BYTEA NOT NULL,
+    caller_hash BYTEA NOT NULL,
+    body_hash BYTEA NOT NULL,
+    holder UUID NOT NULL,
+    lease_until TIMESTAMPTZ NOT NULL,
+    status BIGINT,
+    location TEXT,
+    resource_id TEXT,
+    created_at TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (key_hash, caller_hash)
+);
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
+
+CREATE TABLE replicas (
+    replica_id UUID NOT NULL PRIMARY KEY,
+    counter BIGINT NOT NULL,
+    key_ids JSONB NOT NULL,
+    seen_at TIMESTAMPTZ NOT NULL
+);

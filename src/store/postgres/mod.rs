@@ -1,0 +1,339 @@
+//! PostgreSQL, for one serving process; see `lease`.
+//!
+//! Any number of connections write at once, and PgBouncer in transaction mode may stand between: no call needs
+//! a session (`open`, `transaction`). What SQLite's single writer gives for free, row locks give here: a commit
+//! begins with its cluster's row, an append to the audit with its stream's head, a claim passes over what is
+//! locked.
+
+mod account;
+mod attention;
+mod audit;
+mod commit;
+mod due;
+mod error;
+mod fleet;
+mod idempotency;
+mod lease;
+mod ledger;
+mod open;
+mod read;
+mod record;
+mod rotation;
+mod rotations;
+mod time;
+mod transaction;
+mod upkeep;
+
+#[cfg(test)]
+mod plans;
+#[cfg(test)]
+#[path = "../../../tests/integration/support/postgres.rs"]
+#[allow(dead_code, reason = "shared with the integration tests, which need more of it")]
+mod server;
+#[cfg(test)]
+mod sessions;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::postgres::PgPool;
+use uuid::Uuid;
+
+use super::{
+    AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
+    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
+    IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
+    Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
+    StoreError, TroubleCounts,
+};
+use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::state::pull_secret::StateName;
+use crate::time::Timestamp;
+
+/// The store over one PostgreSQL database.
+#[derive(Debug)]
+pub struct PgStore {
+    pool: PgPool,
+    lease: lease::Lease,
+    seal: Option<Arc<dyn AuditSeal>>,
+}
+
+impl PgStore {
+    /// Connects. The schema is left as it is: see [`Store::migrate`] and [`Store::check_schema`]. TLS is the
+    /// address' `sslmode` and `sslrootcert`.
+    ///
+    /// # Errors
+    /// `Url` for a strange address, `Unavailable` when the server does not answer.
+    pub async fn open(url: &str, connections: u32) -> Result<Self, StoreError> {
+        let pool = open::open(url, connections).await?;
+        Ok(Self { pool, lease: lease::Lease::default(), seal: None })
+    }
+
+    /// From now on the rows of the audit are chained with this key.
+    #[must_use]
+    pub fn with_audit_seal(mut self, seal: Arc<dyn AuditSeal>) -> Self {
+        self.seal = Some(seal);
+        self
+    }
+
+    fn seal(&self) -> Option<&dyn AuditSeal> {
+        self.seal.as_deref()
+    }
+
+    /// The pool for what must not be written beside another process.
+    fn writer(&self) -> Result<&PgPool, StoreError> {
+        self.lease.check()?;
+        Ok(&self.pool)
+    }
+}
+
+#[async_trait]
+impl Store for PgStore {
+    async fn migrate(&self) -> Result<(), StoreError> {
+        upkeep::migrate(&self.pool).await
+    }
+
+    async fn schema_version(&self) -> Result<i64, StoreError> {
+        upkeep::schema_version(&self.pool).await
+    }
+
+    async fn check_schema(&self) -> Result<(), StoreError> {
+        upkeep::check_schema(&self.pool).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        upkeep::ping(self.writer()?).await
+    }
+
+    async fn claim_installation(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
+        upkeep::claim_installation(&self.pool, id, now).await
+    }
+
+    async fn hold_alone(&self) -> Result<(), StoreError> {
+        self.lease.hold(&self.pool).await
+    }
+
+    async fn close(&self) {
+        self.lease.release(&self.pool).await;
+        self.pool.close().await;
+    }
+
+    async fn load(&self, cluster_id: &ClusterId) -> Result<Loaded, StoreError> {
+        read::load(&self.pool, cluster_id).await
+    }
+
+    async fn commit(&self, commit: Commit<'_>) -> Result<u64, StoreError> {
+        commit::commit(self.writer()?, &commit, self.seal()).await
+    }
+
+    async fn due(
+        &self,
+        now: Timestamp,
+        limit: u32,
+        push_until: Timestamp,
+    ) -> Result<Vec<ClusterId>, StoreError> {
+        due::due(self.writer()?, now, limit, push_until).await
+    }
+
+    async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
+        due::due_count(&self.pool, now).await
+    }
+
+    async fn reschedule(
+        &self,
+        cluster_id: &ClusterId,
+        version: u64,
+        due_at: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        due::reschedule(self.writer()?, cluster_id, version, due_at).await
+    }
+
+    async fn is_current(
+        &self,
+        account_id: AccountId,
+        token: CallToken,
+    ) -> Result<bool, StoreError> {
+        due::is_current(&self.pool, account_id, token).await
+    }
+
+    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError> {
+        due::open_calls(&self.pool).await
+    }
+
+    async fn version_of(
+        &self,
+        cluster_id: &ClusterId,
+    ) -> Result<Option<(u64, StateName)>, StoreError> {
+        read::version_of(&self.pool, cluster_id).await
+    }
+
+    async fn served(&self, cluster_id: &ClusterId) -> Result<Option<ServedView>, StoreError> {
+        read::served(&self.pool, cluster_id).await
+    }
+
+    async fn described(&self, cluster_id: &ClusterId) -> Result<Described, StoreError> {
+        read::described(&self.pool, cluster_id).await
+    }
+
+    async fn presented(
+        &self,
+        cluster_id: &ClusterId,
+        username: &str,
+        consumer: &str,
+    ) -> Result<Vec<Presented>, StoreError> {
+        read::presented(&self.pool, cluster_id, username, consumer).await
+    }
+
+    async fn secret(&self, account_id: AccountId) -> Result<Option<SealedSecret>, StoreError> {
+        read::secret(&self.pool, account_id).await
+    }
+
+    async fn rotation(
+        &self,
+        cluster_id: &ClusterId,
+        rotation_id: RotationId,
+    ) -> Result<Option<RotationDetail>, StoreError> {
+        read::rotation(&self.pool, cluster_id, rotation_id).await
+    }
+
+    async fn list_rotations(
+        &self,
+        filter: &RotationFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<RotationRow>, StoreError> {
+        rotations::list(&self.pool, filter, cursor, limit).await
+    }
+
+    async fn list_pull_secrets(
+        &self,
+        filter: &PullSecretFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<PullSecretRow>, StoreError> {
+        fleet::list(&self.pool, filter, cursor, limit).await
+    }
+
+    async fn attention(
+        &self,
+        filter: &AttentionFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<AttentionItem>, StoreError> {
+        attention::list(&self.pool, filter, cursor, limit).await
+    }
+
+    async fn state_counts(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        fleet::counts(&self.pool, fleet::STATES).await
+    }
+
+    async fn phase_counts(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        fleet::counts(&self.pool, fleet::PHASES).await
+    }
+
+    async fn trouble_counts(
+        &self,
+        now: Timestamp,
+        stuck_after: Duration,
+    ) -> Result<TroubleCounts, StoreError> {
+        attention::counts(&self.pool, now, stuck_after).await
+    }
+
+    async fn begin_idempotent(
+        &self,
+        start: &IdempotencyStart,
+    ) -> Result<IdempotencyState, StoreError> {
+        idempotency::begin(self.writer()?, start).await
+    }
+
+    async fn answer_idempotent(&self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
+        idempotency::answer_alone(self.writer()?, answer).await
+    }
+
+    async fn release_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: Uuid,
+    ) -> Result<(), StoreError> {
+        idempotency::release(self.writer()?, key, holder).await
+    }
+
+    async fn correct_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        holder: Uuid,
+        status: Option<u16>,
+    ) -> Result<(), StoreError> {
+        idempotency::correct(self.writer()?, key, holder, status).await
+    }
+
+    async fn record_audit(&self, rows: &[AuditRow]) -> Result<(), StoreError> {
+        audit::record(self.writer()?, rows, self.seal()).await
+    }
+
+    async fn list_audit(
+        &self,
+        filter: &AuditFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<AuditEvent>, StoreError> {
+        audit::list(&self.pool, filter, cursor, limit).await
+    }
+
+    async fn checkpoint_audit(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditCheckpoint>, StoreError> {
+        ledger::checkpoint(self.writer()?, now, limit, self.seal()).await
+    }
+
+    async fn prune_audit(
+        &self,
+        before: Timestamp,
+        now: Timestamp,
+        batch: u32,
+    ) -> Result<u64, StoreError> {
+        ledger::prune(self.writer()?, before, now, batch, self.seal()).await
+    }
+
+    async fn next_audit_stream(&self, after: &str) -> Result<Option<String>, StoreError> {
+        ledger::next_stream(&self.pool, after).await
+    }
+
+    async fn audit_stream(&self, stream: &str) -> Result<AuditStream, StoreError> {
+        ledger::stream(&self.pool, stream).await
+    }
+
+    async fn walk_audit(
+        &self,
+        stream: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditEvent>, StoreError> {
+        ledger::walk(&self.pool, stream, after, limit).await
+    }
+
+    async fn key_census(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        fleet::counts(&self.pool, upkeep::CENSUS).await
+    }
+
+    async fn sealed_otherwise(
+        &self,
+        key_id: &str,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<(AccountId, SealedSecret)>, StoreError> {
+        upkeep::sealed_otherwise(&self.pool, key_id, after, limit).await
+    }
+
+    async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
+        upkeep::reseal(self.writer()?, batch).await
+    }
+
+    async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {
+        upkeep::purge(self.writer()?, before).await
+    }
+}

@@ -1,0 +1,124 @@
+//! PostgreSQL's own word on which index serves which statement.
+//!
+//! Reading whole tables is made so dear that it is planned only where nothing else will do: what is asked here is
+//! whether an index *can* serve the statement, whatever is in the tables.
+
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+use super::*;
+
+async fn empty() -> (PgStore, PgConnection) {
+    let url = server::shared().database(None).await;
+    let store = PgStore::open(&url, 1).await.unwrap();
+    store.migrate().await.unwrap();
+    let mut db = PgConnection::connect(&url).await.unwrap();
+    let planner = "SET enable_seqscan = off; SET enable_bitmapscan = off; \
+         SET plan_cache_mode = force_generic_plan";
+    sqlx::raw_sql(planner).execute(&mut db).await.unwrap();
+    (store, db)
+}
+
+/// The plan that holds for any values.
+async fn plan(db: &mut PgConnection, sql: &str) -> String {
+    let places = (1..40).take_while(|place| sql.contains(&format!("${place}"))).count();
+    let nulls = vec!["NULL"; places].join(", ");
+    let values = if places == 0 { String::new() } else { format!("({nulls})") };
+    let prepare = AssertSqlSafe(format!("DEALLOCATE ALL; PREPARE it AS {sql}"));
+    sqlx::raw_sql(prepare).execute(&mut *db).await.unwrap();
+    let explain = AssertSqlSafe(format!("EXPLAIN (COSTS OFF) EXECUTE it {values}"));
+    let rows: Vec<(String,)> =
+        sqlx::query_as(explain).persistent(false).fetch_all(db).await.unwrap();
+    rows.into_iter().map(|(line,)| line + "\n").collect()
+}
+
+#[tokio::test]
+async fn every_statement_uses_the_index_that_it_names() {
+    let (store, mut db) = empty().await;
+    let cases = [
+        (due::TAKE, "pull_secrets_due"),
+        (due::TAKE, "pull_secrets_pkey"),
+        (due::COUNT_DUE, "pull_secrets_due"),
+        (due::SELECT_OPEN_CALLS, "accounts_open_calls"),
+        (account::SELECT_LIVE, "accounts_live"),
+        (account::SELECT_BORN, "accounts_by_generation"),
+        (rotation::SELECT_RUNNING, "rotations_running"),
+        (record::SELECT_HEAD, "pull_secrets_pkey"),
+        (record::SELECT_HEAD, "clusters_pkey"),
+        (record::SELECT_CONSUMERS, "consumers_cluster_id_source_name_key"),
+        (read::SELECT_SERVED, "accounts_live"),
+        (read::SELECT_SERVED, "rotations_running"),
+        (read::SELECT_PRESENTED, "accounts_by_username"),
+        (rotations::CLUSTER_ROWS, "rotations_by_cluster"),
+        (rotations::STATUS_ROWS, "rotations_by_status"),
+        (rotations::FLEET_ROWS, "rotations_by_time"),
+        (rotations::OVERDUE_ROWS, "rotations_deadline"),
+        (fleet::ROWS, "pull_secrets_pkey"),
+        (fleet::STATE_ROWS, "pull_secrets_by_state"),
+        (fleet::OVERDUE_ROWS, "rotations_deadline"),
+        (fleet::STATES, "Index Only Scan using pull_secrets_by_state"),
+        (fleet::PHASES, "rotations_phase"),
+        (attention::DRIFTED, "accounts_drifted"),
+        (attention::STUCK, "accounts_stuck"),
+        (attention::IRREVOCABLE, "accounts_residue"),
+        (attention::QUARANTINED, "pull_secrets_quarantined"),
+        (attention::DENIED, "pull_secrets_refused"),
+        (attention::FAILED, "pull_secrets_refused"),
+        (attention::OVERDUE, "rotations_deadline"),
+        (attention::BURNT_COUNT, "Index Only Scan using accounts_burnt"),
+        (audit::OF_CLUSTER, "audit_by_cluster"),
+        (audit::OF_ACTOR, "audit_by_actor"),
+        (audit::OF_ACTION, "audit_by_action"),
+        (audit::ALL, "audit_events_pkey"),
+        (ledger::SELECT_MOVED, "audit_streams_moved"),
+        (ledger::SELECT_OLD, "audit_by_time"),
+        (ledger::SELECT_YOUNG, "audit_events_stream_sequence_key"),
+        (ledger::DELETE_ROWS, "audit_events_stream_sequence_key"),
+        (ledger::NEXT_STREAM, "audit_streams_pkey"),
+        (ledger::NEXT_STREAM, "audit_events_stream_sequence_key"),
+        (ledger::WALK, "audit_events_stream_sequence_key"),
+        (upkeep::CENSUS, "Index Only Scan using account_secrets_by_key"),
+        (upkeep::SELECT_OTHERWISE, "account_secrets_pkey"),
+        (upkeep::PURGE_ROTATIONS, "rotations_ended"),
+        (upkeep::PURGE_SECRETS, "account_secrets_gone"),
+        (upkeep::PURGE_KEYS, "idempotency_keys_by_age"),
+    ];
+    for (sql, index) in cases {
+        let plan = plan(&mut db, sql).await;
+        assert!(plan.contains(index), "{sql}\nwants {index}, but:\n{plan}");
+    }
+    store.close().await;
+}
+
+/// A page costs its rows, not the table: nothing is read whole, nothing is sorted.
+#[tokio::test]
+async fn pages_are_read_in_the_order_of_their_index() {
+    let (store, mut db) = empty().await;
+    sqlx::raw_sql("SET enable_sort = off").execute(&mut db).await.unwrap();
+    let pages = [
+        account::SELECT_LIVE,
+        rotations::CLUSTER_ROWS,
+        rotations::STATUS_ROWS,
+        rotations::FLEET_ROWS,
+        fleet::ROWS,
+        fleet::STATE_ROWS,
+        attention::DRIFTED,
+        attention::STUCK,
+        attention::IRREVOCABLE,
+        attention::QUARANTINED,
+        attention::DENIED,
+        attention::FAILED,
+        attention::OVERDUE,
+        audit::OF_CLUSTER,
+        audit::OF_ACTOR,
+        audit::OF_ACTION,
+        audit::ALL,
+        ledger::SELECT_MOVED,
+        ledger::WALK,
+    ];
+    for sql in pages {
+        let plan = plan(&mut db, sql).await;
+        assert!(!plan.contains("Sort"), "{sql}\nis sorted:\n{plan}");
+        assert!(!plan.contains("Seq Scan"), "{sql}\nreads a table whole:\n{plan}");
+    }
+    store.close().await;
+}

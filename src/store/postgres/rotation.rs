@@ -1,0 +1,60 @@
+//! The rows of `rotations`.
+
+use sqlx::postgres::PgConnection;
+
+use super::super::rows::rotation::{
+    StoredRotation, bind_rotation, rotation_changes, rotation_columns,
+};
+use super::super::{RotationRow, StoreError};
+use super::error::map;
+use super::transaction::{query, query_as};
+use crate::ids::{ClusterId, RotationId};
+use crate::state::pull_secret::Rotation;
+
+/// Index: `rotations_running`.
+pub(super) const SELECT_RUNNING: &str =
+    concat!("SELECT ", rotation_columns!(), " FROM rotations WHERE cluster_id = $1 AND running");
+
+pub(super) async fn running(
+    db: &mut PgConnection,
+    cluster_id: &ClusterId,
+) -> Result<Option<Rotation>, StoreError> {
+    let query = query_as(SELECT_RUNNING).bind(cluster_id.as_str());
+    let row: Option<StoredRotation> = query.fetch_optional(db).await.map_err(map)?;
+    row.map(|row| RotationRow::try_from(row).map(|row| row.rotation)).transpose()
+}
+
+/// Index: the primary key.
+const SELECT_ONE: &str = concat!(
+    "SELECT ",
+    rotation_columns!(),
+    " FROM rotations WHERE rotation_id = $1 AND cluster_id = $2"
+);
+
+pub(super) async fn one(
+    db: &mut PgConnection,
+    cluster_id: &ClusterId,
+    id: RotationId,
+) -> Result<Option<Rotation>, StoreError> {
+    let query = query_as(SELECT_ONE).bind(id.0).bind(cluster_id.as_str());
+    let row: Option<StoredRotation> = query.fetch_optional(db).await.map_err(map)?;
+    row.map(|row| RotationRow::try_from(row).map(|row| row.rotation)).transpose()
+}
+
+/// Index: the primary key.
+const UPSERT: &str = concat!(
+    "INSERT INTO rotations (status, running, ",
+    rotation_columns!(),
+    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
+     $19, $20, $21, $22, $23, $24, $25) ",
+    rotation_changes!()
+);
+
+pub(super) async fn write(
+    db: &mut PgConnection,
+    cluster_id: &ClusterId,
+    rotation: &Rotation,
+) -> Result<(), StoreError> {
+    let query = bind_rotation!(query(UPSERT), cluster_id, rotation);
+    query.execute(db).await.map_err(map).map(drop)
+}
