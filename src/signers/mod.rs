@@ -6,7 +6,13 @@
 //! Each call that changes something outside is one method, so that it can be announced alone. Every one of them
 //! carries a name that follows from the intent, so a repetition after a lost answer finds what it made before.
 
+pub mod bundle;
 mod call;
+pub mod kubeconfig;
+pub mod local_ca;
+pub mod probe;
+mod signing_request;
+mod x509;
 
 use std::fmt;
 use std::sync::Arc;
