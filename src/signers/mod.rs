@@ -9,6 +9,7 @@
 pub mod bundle;
 mod call;
 pub mod kubeconfig;
+pub mod kubernetes_csr;
 pub mod local_ca;
 pub mod probe;
 mod signing_request;

@@ -16,6 +16,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
+use super::DraftError;
 use super::x509::is_subject;
 
 /// A request of a 4096-bit key with many names is a tenth of this.
@@ -50,6 +51,12 @@ pub enum SigningRequestError {
     /// The signer takes no other names.
     #[error("must not ask for subject alternative names")]
     AlternativeNames,
+}
+
+impl From<SigningRequestError> for DraftError {
+    fn from(error: SigningRequestError) -> Self {
+        Self::SigningRequest(error.to_string())
+    }
 }
 
 /// A request whose signature and key were looked at.

@@ -16,8 +16,7 @@ use zeroize::Zeroize;
 use super::super::signing_request::{SigningRequest, SigningRequestError};
 use super::super::x509::{set_validity, subject};
 use super::super::{
-    AuthorityIntent, AuthorityKind, COMMON_NAME_PREFIX, Certificate, DraftError, Identity, Intent,
-    Signed,
+    AuthorityIntent, AuthorityKind, COMMON_NAME_PREFIX, Certificate, Identity, Intent, Signed,
 };
 use crate::time::Timestamp;
 
@@ -42,12 +41,6 @@ impl From<rcgen::Error> for MintError {
     /// Everything else that rcgen can say is ruled out by how it is called here.
     fn from(_: rcgen::Error) -> Self {
         Self::NoRandomness
-    }
-}
-
-impl From<SigningRequestError> for DraftError {
-    fn from(error: SigningRequestError) -> Self {
-        Self::SigningRequest(error.to_string())
     }
 }
 
