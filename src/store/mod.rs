@@ -70,7 +70,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn schema_version(&self) -> Result<i64, StoreError>;
     /// Fails with `NotMigrated` or `SchemaTooNew` unless the schema is this program's.
     async fn check_schema(&self) -> Result<(), StoreError>;
-    /// Whether the database answers.
+    /// Whether the database answers and takes writes.
     async fn ping(&self) -> Result<(), StoreError>;
     /// Says whose the database is. The first one decides, everybody else has to agree.
     async fn claim_installation(&self, id: &str, now: Timestamp) -> Result<(), StoreError>;

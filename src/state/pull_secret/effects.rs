@@ -85,6 +85,9 @@ fn rotation_timer(record: &PullSecret, rotation: &Rotation, policy: &Policy) -> 
         }
     };
     match &rotation.phase {
+        RotationPhase::Pending if record.crowded_out().is_some() => record
+            .crowd_deadline(policy)
+            .map(|deadline| proof().map_or(deadline, |at| at.min(deadline))),
         // Its turn may have come.
         RotationPhase::Pending => record.is_drained().then_some(rotation.created_at),
         RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }

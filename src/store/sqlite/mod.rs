@@ -14,6 +14,8 @@ mod fleet;
 mod idempotency;
 mod ledger;
 mod open;
+mod place;
+mod probe;
 mod read;
 mod record;
 mod rotation;
@@ -55,6 +57,8 @@ pub struct SqliteStore {
     seal: Option<Arc<dyn AuditSeal>>,
     /// Held until the pools are closed.
     lock: Mutex<Option<File>>,
+    places: Vec<place::Place>,
+    probe: probe::Probe,
 }
 
 impl SqliteStore {
@@ -79,8 +83,9 @@ impl SqliteStore {
     }
 
     fn of(opened: open::Opened) -> Self {
-        let open::Opened { writer, reader, lock } = opened;
-        Self { writer, reader, seal: None, lock: Mutex::new(lock) }
+        let open::Opened { writer, reader, lock, places } = opened;
+        let probe = probe::Probe::default();
+        Self { writer, reader, seal: None, lock: Mutex::new(lock), places, probe }
     }
 
     /// From now on the rows of the audit are chained with this key.
@@ -88,6 +93,12 @@ impl SqliteStore {
     pub fn with_audit_seal(mut self, seal: Arc<dyn AuditSeal>) -> Self {
         self.seal = Some(seal);
         self
+    }
+
+    /// The one connection that writes, as long as its file is the one at its place.
+    fn writer(&self) -> Result<&SqlitePool, StoreError> {
+        self.places.iter().try_for_each(place::Place::check)?;
+        Ok(&self.writer)
     }
 
     fn seal(&self) -> Option<&dyn AuditSeal> {
@@ -98,7 +109,7 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn migrate(&self) -> Result<(), StoreError> {
-        upkeep::migrate(&self.writer).await
+        upkeep::migrate(self.writer()?).await
     }
 
     async fn schema_version(&self) -> Result<i64, StoreError> {
@@ -110,11 +121,12 @@ impl Store for SqliteStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        upkeep::ping(&self.reader).await
+        upkeep::ping(&self.reader).await?;
+        self.probe.writes(self.writer()?).await
     }
 
     async fn claim_installation(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
-        upkeep::claim_installation(&self.writer, id, now).await
+        upkeep::claim_installation(self.writer()?, id, now).await
     }
 
     async fn close(&self) {
@@ -128,7 +140,7 @@ impl Store for SqliteStore {
     }
 
     async fn commit(&self, commit: Commit<'_>) -> Result<u64, StoreError> {
-        commit::commit(&self.writer, &commit, self.seal()).await
+        commit::commit(self.writer()?, &commit, self.seal()).await
     }
 
     async fn due(
@@ -137,7 +149,7 @@ impl Store for SqliteStore {
         limit: u32,
         push_until: Timestamp,
     ) -> Result<Vec<ClusterId>, StoreError> {
-        due::due(&self.reader, &self.writer, now, limit, push_until).await
+        due::due(&self.reader, self.writer()?, now, limit, push_until).await
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
@@ -150,7 +162,7 @@ impl Store for SqliteStore {
         version: u64,
         due_at: Option<Timestamp>,
     ) -> Result<bool, StoreError> {
-        due::reschedule(&self.writer, cluster_id, version, due_at).await
+        due::reschedule(self.writer()?, cluster_id, version, due_at).await
     }
 
     async fn is_current(
@@ -248,11 +260,11 @@ impl Store for SqliteStore {
         &self,
         start: &IdempotencyStart,
     ) -> Result<IdempotencyState, StoreError> {
-        idempotency::begin(&self.writer, start).await
+        idempotency::begin(self.writer()?, start).await
     }
 
     async fn answer_idempotent(&self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
-        let mut db = self.writer.acquire().await.map_err(error::map)?;
+        let mut db = self.writer()?.acquire().await.map_err(error::map)?;
         idempotency::answer(&mut db, answer).await
     }
 
@@ -261,7 +273,7 @@ impl Store for SqliteStore {
         key: &IdempotencyKey,
         holder: Uuid,
     ) -> Result<(), StoreError> {
-        idempotency::release(&self.writer, key, holder).await
+        idempotency::release(self.writer()?, key, holder).await
     }
 
     async fn correct_idempotent(
@@ -270,11 +282,11 @@ impl Store for SqliteStore {
         holder: Uuid,
         status: Option<u16>,
     ) -> Result<(), StoreError> {
-        idempotency::correct(&self.writer, key, holder, status).await
+        idempotency::correct(self.writer()?, key, holder, status).await
     }
 
     async fn record_audit(&self, rows: &[AuditRow]) -> Result<(), StoreError> {
-        audit::record(&self.writer, rows, self.seal()).await
+        audit::record(self.writer()?, rows, self.seal()).await
     }
 
     async fn list_audit(
@@ -291,7 +303,7 @@ impl Store for SqliteStore {
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<AuditCheckpoint>, StoreError> {
-        ledger::checkpoint(&self.writer, now, limit, self.seal()).await
+        ledger::checkpoint(self.writer()?, now, limit, self.seal()).await
     }
 
     async fn prune_audit(
@@ -300,7 +312,7 @@ impl Store for SqliteStore {
         now: Timestamp,
         batch: u32,
     ) -> Result<u64, StoreError> {
-        ledger::prune(&self.writer, before, now, batch, self.seal()).await
+        ledger::prune(self.writer()?, before, now, batch, self.seal()).await
     }
 
     async fn next_audit_stream(&self, after: &str) -> Result<Option<String>, StoreError> {
@@ -334,10 +346,10 @@ impl Store for SqliteStore {
     }
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
-        upkeep::reseal(&self.writer, batch).await
+        upkeep::reseal(self.writer()?, batch).await
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {
-        upkeep::purge(&self.writer, before).await
+        upkeep::purge(self.writer()?, before).await
     }
 }

@@ -241,14 +241,14 @@ impl World {
         let view = self.deps.store.served(&cluster(name)).await.unwrap().unwrap();
         let credential = &view.credentials[0];
         let secret = read::open(&self.deps, credential.account_id, &credential.secret).unwrap();
-        let beat = read::Heartbeat {
-            username: credential.username.clone(),
-            secret,
-            consumer: "default".to_owned(),
-        };
+        let beat = read::Heartbeat { username: credential.username.clone(), secret };
+        let cluster_id = cluster(name);
+        let known = read::recognised(&self.deps, &cluster_id, &beat).await.unwrap();
         let cause = Cause::default();
         let shards = &self.system.shards;
-        read::heartbeat(&self.deps, shards, &cluster(name), &beat, &cause).await.unwrap()
+        let consumer = read::DEFAULT_CONSUMER;
+        let beat = read::heartbeat(&self.deps, shards, &cluster_id, known, consumer, &cause);
+        beat.await.unwrap()
     }
 
     pub fn metric(&self, name: &str) -> f64 {

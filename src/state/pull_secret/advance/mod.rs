@@ -4,6 +4,7 @@
 //! event makes the rule false, so the loop in `decide` ends.
 
 mod accounts;
+mod crowd;
 mod rotation;
 
 use std::time::Duration;

@@ -57,7 +57,8 @@ pub(super) fn rotating(
             // A compromise does not wait for its turn nor for older accounts to be gone.
             let urgent = rotation.reason == RotationReason::Compromise;
             let turn = urgent || (record.is_drained() && context.may_start);
-            turn.then_some(Event::GenerationStarted { generation: rotation.to, at })
+            (turn && record.has_room())
+                .then_some(Event::GenerationStarted { generation: rotation.to, at })
         }
         RotationPhase::CreatingCredentials => stopped(record, rotation, context).or_else(|| {
             let created = |account: &Account| {

@@ -73,7 +73,18 @@ fn step(world: &mut World, choice: u16) {
         35 if rest.is_multiple_of(2) => world.force_gone(),
         36 => world.may_start = rest.is_multiple_of(3),
         37 => settle_in(world),
+        38 if rest.is_multiple_of(4) => compromises(world, rest / 4),
         _ => do_all_work(world),
+    }
+}
+
+/// One compromise after the other, each as far as it gets.
+fn compromises(world: &mut World, choice: u16) {
+    for bit in 0..4 {
+        command(world, 16);
+        if choice >> bit & 1 == 1 {
+            do_all_work(world);
+        }
     }
 }
 
