@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use dev::{PrepareError, Prepared, prepare_dev};
+pub use duration::format as format_duration;
 pub use error::{ConfigError, Problem, Problems};
 pub use files::ReadSecretError;
 pub use keys::{FlagSpec, flags};
