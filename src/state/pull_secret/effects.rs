@@ -85,9 +85,9 @@ fn rotation_timer(record: &PullSecret, rotation: &Rotation, policy: &Policy) -> 
         }
     };
     match &rotation.phase {
-        // Its turn may have come.
-        RotationPhase::Pending => record.is_drained().then_some(rotation.created_at),
-        RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }
+        // The end of a deletion wakes it, or whoever knows whose turn it is.
+        RotationPhase::Pending
+        | RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }
         | RotationPhase::RollingBack { drifted: true, .. }
         | RotationPhase::RollingBack { decided: Some(_), .. } => None,
         RotationPhase::DualCredentialPeriod { deadline, on_deadline, drifted, .. } => {
