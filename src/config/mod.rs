@@ -29,6 +29,7 @@ use serde_json::{Map, Value};
 
 pub use clusters::{ClusterEntry, Clusters, ClustersError, ClustersFile, ClustersProblem};
 pub use dev::{PrepareError, Prepared, prepare_dev};
+pub use duration::format as format_duration;
 pub use error::{ConfigError, Problem, Problems};
 pub use files::ReadSecretError;
 pub use keys::{FlagSpec, flags};

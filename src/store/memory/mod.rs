@@ -9,6 +9,7 @@ mod commit;
 mod idempotency;
 mod lists;
 mod reads;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,7 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
+    line: BTreeMap<ClusterId, turns::Waiting>,
 }
 
 #[derive(Debug, Clone, Copy)]
