@@ -30,7 +30,7 @@ async fn write(
     let version =
         record::guard(db, cluster_id, expected, changes.last_generation, commit.at).await?;
     match changes.record {
-        RecordChange::Write(record) => record::write(db, record, commit.due_at).await?,
+        RecordChange::Write(record) => record::write(db, record, commit).await?,
         RecordChange::Remove => record::remove(db, cluster_id).await?,
         RecordChange::Nothing => {}
     }
