@@ -46,6 +46,7 @@ CREATE TABLE pull_secrets (
     CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
 );
 CREATE INDEX pull_secrets_due ON pull_secrets (due_at, cluster_id) WHERE due_at IS NOT NULL;
+CREATE INDEX pull_secrets_owned ON pull_secrets (owner, cluster_id) WHERE owner IS NOT NULL;
 CREATE INDEX pull_secrets_by_state ON pull_secrets (state, cluster_id);
 CREATE INDEX pull_secrets_refused ON pull_secrets (state, state_since, cluster_id)
     WHERE refusal_registry_id IS NOT NULL;

@@ -18,6 +18,7 @@ mod place;
 mod probe;
 mod read;
 mod record;
+mod replicas;
 mod rotation;
 mod rotations;
 mod time;
@@ -41,12 +42,12 @@ use uuid::Uuid;
 
 use super::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
-    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
-    IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
-    Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts,
+    AuditStream, Claimed, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey,
+    IdempotencyStart, IdempotencyState, Loaded, OwnedBy, Page, Presented, PullSecretFilter,
+    PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail, RotationFilter,
+    RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
 };
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -149,8 +150,18 @@ impl Store for SqliteStore {
         now: Timestamp,
         limit: u32,
         push_until: Timestamp,
-    ) -> Result<Vec<ClusterId>, StoreError> {
-        due::due(&self.reader, self.writer()?, now, limit, push_until).await
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        due::due(&self.reader, self.writer()?, now, limit, push_until, taker).await
+    }
+
+    async fn orphans(
+        &self,
+        limit: u32,
+        push_until: Timestamp,
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        due::orphans(&self.reader, self.writer()?, limit, push_until, taker).await
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
@@ -162,8 +173,9 @@ impl Store for SqliteStore {
         cluster_id: &ClusterId,
         version: u64,
         due_at: Option<Timestamp>,
+        ownership: OwnedBy,
     ) -> Result<bool, StoreError> {
-        due::reschedule(self.writer()?, cluster_id, version, due_at).await
+        due::reschedule(self.writer()?, cluster_id, version, due_at, ownership).await
     }
 
     async fn is_current(
@@ -174,8 +186,38 @@ impl Store for SqliteStore {
         due::is_current(&self.reader, account_id, token).await
     }
 
-    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError> {
-        due::open_calls(&self.reader).await
+    async fn join(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        replicas::join(self.writer()?, replica_id, key_ids, now).await
+    }
+
+    async fn beat(
+        &self,
+        replica_id: ReplicaId,
+        _key_ids: &[String],
+        _now: Timestamp,
+    ) -> Result<Option<Vec<ReplicaRow>>, StoreError> {
+        replicas::beat(&self.reader, replica_id).await
+    }
+
+    async fn bury(&self, replica_id: ReplicaId, counter: u64) -> Result<bool, StoreError> {
+        replicas::bury(self.writer()?, replica_id, counter).await
+    }
+
+    async fn release(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        replicas::release(self.writer()?, replica_id, now).await
+    }
+
+    async fn leave(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        replicas::leave(self.writer()?, replica_id, now).await
+    }
+
+    async fn owned_count(&self, replica_id: ReplicaId) -> Result<u64, StoreError> {
+        replicas::owned_count(&self.reader, replica_id).await
     }
 
     async fn version_of(

@@ -23,7 +23,10 @@ async fn every_statement_uses_the_index_that_it_names() {
     let cases = [
         (due::SELECT_DUE, "pull_secrets_due"),
         (due::COUNT_DUE, "pull_secrets_due"),
-        (due::SELECT_OPEN_CALLS, "accounts_open_calls"),
+        (due::SELECT_ORPHANS, "pull_secrets_owned"),
+        (replicas::RELEASE, "pull_secrets_owned"),
+        (replicas::RELEASE, "accounts_open_calls"),
+        (replicas::COUNT_OWNED, "pull_secrets_owned"),
         (account::SELECT_LIVE, "accounts_live"),
         (account::SELECT_BORN, "accounts_by_generation"),
         (turns::AT_WORK, "COVERING INDEX rotations_phase"),

@@ -6,6 +6,7 @@ mod histories;
 mod keys;
 mod lists;
 mod postgres;
+mod replicas;
 mod script;
 mod sqlite;
 mod steps;
