@@ -20,6 +20,7 @@ mod quay_service;
 mod registries;
 mod service;
 mod shutdown;
+mod signers;
 mod sources;
 mod start;
 mod store;
