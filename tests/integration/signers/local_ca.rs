@@ -140,6 +140,23 @@ async fn a_slow_server_is_unknown_when_the_time_is_over() {
 }
 
 #[tokio::test]
+async fn a_connection_that_breaks_before_the_answer_is_unknown() {
+    let signer = LocalCa::new();
+    let credential = signed(&signer, &intent("alice")).await;
+    let server = fake_apiserver::start();
+    server.behave(Mode::Slow);
+    let asked = async {
+        server.reached(|log| log.len() == 1).await;
+        server.behave(Mode::Down);
+    };
+    let identity = login(&credential);
+    let (answer, ()) = tokio::join!(ask(&signer, &server, &identity), asked);
+    assert!(is_unknown(&answer), "{answer:?}");
+    // The truth: it was asked, and answered nothing.
+    assert_eq!((server.log().len(), server.log()[0].status), (1, None));
+}
+
+#[tokio::test]
 async fn a_server_that_goes_on_accepting_is_seen() {
     let signer = LocalCa::new();
     let credential = signed(&signer, &intent("alice")).await;

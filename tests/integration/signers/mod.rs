@@ -2,4 +2,6 @@
 //! operator on a management cluster.
 
 mod fixtures;
+mod kubernetes_csr;
 mod local_ca;
+mod revocation;
