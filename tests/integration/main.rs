@@ -21,6 +21,7 @@ mod readonly;
 mod registries;
 mod service;
 mod shutdown;
+mod signers;
 mod sources;
 mod start;
 mod store;

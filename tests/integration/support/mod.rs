@@ -2,6 +2,8 @@
 
 pub mod calls;
 pub mod docker_registry;
+pub mod fake_apiserver;
+pub mod fake_management;
 pub mod fake_quay;
 pub mod image;
 pub mod needles;
