@@ -18,6 +18,7 @@ mod pulls;
 mod quay_kill;
 mod quay_service;
 mod registries;
+mod replicas;
 mod service;
 mod shutdown;
 mod sources;

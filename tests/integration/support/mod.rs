@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod docker_registry;
 pub mod fake_quay;
+pub mod fleet;
 pub mod image;
 pub mod needles;
 pub mod postgres;
