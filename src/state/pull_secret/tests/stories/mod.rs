@@ -2,6 +2,7 @@
 
 mod accounts;
 mod adoption;
+mod doubt;
 mod failures;
 mod life;
 mod rotation;
