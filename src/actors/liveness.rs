@@ -27,6 +27,7 @@ pub async fn join(deps: &Deps) -> Result<(), StoreError> {
     let begun = Instant::now();
     deps.store.join(deps.replica.id, &deps.keyring.get().key_ids(), deps.clock.now()).await?;
     deps.replica.joined(begun);
+    tracing::info!(event_name = "replica_joined", replica = %deps.replica.id, "this replica joined");
     Ok(())
 }
 

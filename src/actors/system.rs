@@ -140,6 +140,7 @@ pub struct System {
     pub shards: Shards,
     scheduler: Addr<Scheduler>,
     liveness: Weak<()>,
+    beside: Beside,
     arbiters: Vec<Arbiter>,
 }
 
@@ -167,13 +168,15 @@ impl System {
         };
         let alive = Liveness::new(deps.clone(), shards.clone(), scheduler.clone());
         let liveness = alive.alive();
-        // Each on a thread where nothing else can hold it up.
-        let beside = Arbiter::new();
-        beside.spawn(alive.run());
-        beside.spawn(hints::hear(deps.clone(), shards.clone(), scheduler.clone()));
+        // On a thread where nothing else can hold it up.
+        let thread = Arbiter::new();
+        let hears = hints::hear(deps.clone(), shards.clone(), scheduler.clone());
+        let beside = Beside::start(&thread, async move {
+            tokio::join!(alive.run(), hears);
+        });
         liveness::tell(&deps, &Hint::Members).await;
-        let arbiters = arbiters.into_iter().chain([own, beside]).collect();
-        Ok(Self { deps, shards, scheduler, liveness, arbiters })
+        let arbiters = arbiters.into_iter().chain([own, thread]).collect();
+        Ok(Self { deps, shards, scheduler, liveness, beside, arbiters })
     }
 
     /// Ends when a shard or the scheduler cannot go on. The process is to be started again then, which is
@@ -203,6 +206,8 @@ impl System {
         hand_over(&self.deps, time, Leaving::Soon).await;
         let ended = self.deps.activity.ended(time).await;
         self.deps.replica.has_left();
+        // Whoever leaves must not join again.
+        self.beside.stop().await;
         hand_over(&self.deps, time, Leaving::Now).await;
         let (tell, told) = oneshot::channel();
         // Joining blocks; a thread that does not end must not hold up whoever waits with a limit.
@@ -215,6 +220,33 @@ impl System {
         });
         let _ = told.await;
         ended
+    }
+}
+
+/// Work that runs for the life of the process and is ended on its own thread: a database connection that is
+/// dropped after its thread's runtime would panic.
+struct Beside {
+    stop: oneshot::Sender<()>,
+    stopped: oneshot::Receiver<()>,
+}
+
+impl Beside {
+    fn start(thread: &Arbiter, work: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (stop, told) = oneshot::channel();
+        let (tell, stopped) = oneshot::channel();
+        thread.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                _ = told => {}
+            }
+            let _ = tell.send(());
+        });
+        Self { stop, stopped }
+    }
+
+    async fn stop(self) {
+        drop(self.stop);
+        let _ = self.stopped.await;
     }
 }
 

@@ -202,7 +202,7 @@ impl Keyring {
     #[must_use]
     pub fn sealing_for(&self, common: Option<&BTreeSet<String>>, so_far: Option<&str>) -> Self {
         let usable = |id: &&str| self.holds(id) && common.is_none_or(|common| common.contains(*id));
-        let last = || self.keys.keys().rev().map(String::as_str).find(|id| usable(id));
+        let last = || self.keys.keys().rev().map(String::as_str).find(usable);
         let first = [Some(self.primary.as_str()), so_far].into_iter().flatten().find(usable);
         Self {
             dir: self.dir.clone(),

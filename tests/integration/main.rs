@@ -19,6 +19,7 @@ mod quay_kill;
 mod quay_service;
 mod readonly;
 mod registries;
+mod replicas;
 mod service;
 mod shutdown;
 mod signers;

@@ -216,7 +216,11 @@ impl CredentialActor {
 
     fn tell(&self, hint: Hint) {
         let deps = self.deps.clone();
-        actix_rt::spawn(async move { liveness::tell(&deps, &hint).await });
+        let running = deps.activity.begin();
+        actix_rt::spawn(async move {
+            let _running = running;
+            liveness::tell(&deps, &hint).await;
+        });
     }
 
     /// Whoever waits here for what another replica does is told by looking at the database, and sooner when
@@ -247,7 +251,9 @@ impl CredentialActor {
         let deps = self.deps.clone();
         let cluster_id = self.cluster_id.clone();
         let seen = self.working.as_ref().and_then(|it| it.record.as_ref().map(|_| it.version));
+        let running = deps.activity.begin();
         let work = async move {
+            let _running = running;
             let stored = deps.store.version_of(&cluster_id).await?.map(|(version, _)| version);
             if stored == seen {
                 return Ok(None);

@@ -252,3 +252,78 @@ async fn a_hint_reaches_the_others_and_its_loss_is_told() {
     server.start_again();
     assert!(hints.next().await.is_err());
 }
+
+#[tokio::test]
+async fn a_replica_can_say_that_it_lives_while_work_uses_up_all_connections() {
+    let url = migrated_database().await;
+    let store: Arc<dyn Store> = Arc::new(PgStore::open(&url, 1).await.unwrap());
+    let script = served(&store, "cls-a").await;
+    store.join(replica(1), &[], start()).await.unwrap();
+    let mut shell = PgConnection::connect(&url).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT 1 FROM clusters FOR UPDATE").execute(&mut shell).await.unwrap();
+    let waits = tokio::spawn({
+        let (store, id, now) = (store.clone(), script.cluster_id.clone(), script.now);
+        let (state, version) = (script.state(), script.version);
+        async move {
+            let (before, after) = (state.as_ref(), state.as_ref());
+            store.commit(Commit::new(&id, version, before, after, now)).await
+        }
+    });
+    let error = loop {
+        // Until the commit has the one connection.
+        match store.load(&script.cluster_id).await {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(reason(&error), Some(Unavailable::Busy), "{error}");
+    assert!(store.beat(replica(1), &[], start()).await.unwrap().is_some());
+    sqlx::raw_sql("ROLLBACK").execute(&mut shell).await.unwrap();
+    assert_eq!(waits.await.unwrap(), Ok(script.version + 1));
+    store.load(&script.cluster_id).await.unwrap();
+}
+
+/// A certificate of our own making, and one for `localhost` that it signed.
+fn certificates() -> (String, String, String) {
+    let ca_key = rcgen::KeyPair::generate().unwrap();
+    let mut ca = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let root = ca.self_signed(&ca_key).unwrap().pem();
+    let issuer = rcgen::Issuer::new(ca, ca_key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let server = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = server.signed_by(&key, &issuer).unwrap().pem();
+    (root, certificate, key.serialize_pem())
+}
+
+#[tokio::test]
+async fn the_server_is_known_by_its_certificate() {
+    let (root, certificate, key) = certificates();
+    let server = Server::start_tls(&certificate, &key);
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (ours, other) = (write("root.pem", &root), write("other.pem", &certificates().0));
+    let url = |host: &str, rest: &str| {
+        format!("postgres://tester@{host}:{}/postgres?{rest}", server.port())
+    };
+    let full = |host, root: &str| url(host, &format!("sslmode=verify-full&sslrootcert={root}"));
+    let store = PgStore::open(&full("localhost", &ours), 1).await.unwrap();
+    store.check_server().await.unwrap();
+    store.migrate().await.unwrap();
+    // The connections beside the pool go the same way.
+    store.join(replica(1), &[], start()).await.unwrap();
+    assert!(matches!(store.listen().await, Ok(Listening::Hears(_))));
+    for (bad, why) in [
+        (full("localhost", &other), "somebody else's authority"),
+        (full("127.0.0.1", &ours), "another name"),
+        (url("localhost", "sslmode=disable"), "no TLS at all"),
+    ] {
+        let error = PgStore::open(&bad, 1).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{why}: {error:?}");
+    }
+    drop(server);
+}

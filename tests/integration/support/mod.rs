@@ -5,6 +5,7 @@ pub mod docker_registry;
 pub mod fake_apiserver;
 pub mod fake_management;
 pub mod fake_quay;
+pub mod fleet;
 pub mod image;
 pub mod needles;
 pub mod postgres;

@@ -3,6 +3,7 @@
 mod accounts;
 mod adoption;
 mod crowd;
+mod doubt;
 mod failures;
 mod life;
 mod rotation;
