@@ -239,3 +239,12 @@ CREATE TABLE replicas (
     key_ids JSONB NOT NULL,
     seen_at TIMESTAMPTZ NOT NULL
 );
+
+-- When a registry's own record of use is read next, and until when the last reading told.
+CREATE TABLE usage_readings (
+    registry_id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    due_at TIMESTAMPTZ NOT NULL,
+    read_until TIMESTAMPTZ,
+    PRIMARY KEY (registry_id, scope)
+);

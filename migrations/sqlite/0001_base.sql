@@ -235,3 +235,12 @@ CREATE TABLE replicas (
     key_ids TEXT NOT NULL CHECK (json_valid(key_ids)),
     seen_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- When a registry's own record of use is read next, and until when the last reading told.
+CREATE TABLE usage_readings (
+    registry_id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    due_at INTEGER NOT NULL,
+    read_until INTEGER,
+    PRIMARY KEY (registry_id, scope)
+) STRICT, WITHOUT ROWID;

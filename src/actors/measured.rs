@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::store::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow,
     AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
     IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
     Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts,
+    StoreError, TroubleCounts, UsageCandidate, UsageScope,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -109,5 +109,18 @@ measured! {
         limit: u32
     ) -> Vec<(AccountId, SealedSecret)>;
     reseal(batch: &[Reseal]) -> u64;
+    claim_usage(
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration
+    ) -> Option<Option<Timestamp>>;
+    usage_read(registry_id: &RegistryId, scope: UsageScope, until: Timestamp) -> ();
+    usage_candidates(
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32
+    ) -> Vec<UsageCandidate>;
     purge(before: PurgeBefore) -> Purged;
 }

@@ -14,6 +14,7 @@ use super::credential::{Executed, Snapshot};
 use super::deps::Deps;
 use super::scheduler::{self, PingScheduler, Scheduler};
 use super::shard::{Asked, CommandError, Dispatch, Ping, Shard};
+use super::usage;
 use crate::ids::ClusterId;
 use crate::state::pull_secret::{Command, cluster_hash};
 use crate::store::{IdempotencyAnswer, StoreError};
@@ -142,6 +143,7 @@ impl System {
             tracing::info!(closed, "took over what the process before left open");
         }
         breakers::watch(&deps);
+        usage::watch(&deps, &shards);
         let own = Arbiter::new();
         let scheduler = {
             let (deps, shards) = (deps.clone(), shards.clone());

@@ -28,6 +28,7 @@ pub mod postgres;
 mod rows;
 mod schema;
 pub mod sqlite;
+pub(in crate::store) mod usage;
 pub mod verify;
 mod views;
 
@@ -49,13 +50,14 @@ pub use idempotency::{
 pub use memory::MemoryStore;
 pub use postgres::PgStore;
 pub use sqlite::SqliteStore;
+pub use usage::{UsageCandidate, UsageScope};
 pub use views::{
     Described, Loaded, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
     RotationBrief, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedCredential,
     ServedView,
 };
 
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -246,6 +248,33 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     ) -> Result<Vec<(AccountId, SealedSecret)>, StoreError>;
     /// Replaces secrets that are still as they were read; answers how many were.
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError>;
+
+    // The registries' own records of use.
+
+    /// Takes a reading that is due for one registry and puts the next one off by `pause`, so that one process
+    /// reads. `None`: not due. Else until when the last reading that succeeded told.
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError>;
+    /// A reading told everything until then.
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError>;
+    /// Accounts that are handed out, by id, a page at a time.
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError>;
 
     // Upkeep.
 

@@ -9,6 +9,7 @@ mod commit;
 mod idempotency;
 mod lists;
 mod reads;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,7 @@ use super::{
     AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
     IdempotencyState, Loaded, OutboxRow, Page, Presented, PullSecretFilter, PullSecretRow,
     PurgeBefore, Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret,
-    ServedView, Store, StoreError, StreamHead, TroubleCounts,
+    ServedView, Store, StoreError, StreamHead, TroubleCounts, UsageCandidate, UsageScope,
 };
 use crate::ids::{
     AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, RotationId,
@@ -54,6 +55,8 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
+    /// When a reading of use is due, and until when the last one told.
+    readings: BTreeMap<(RegistryId, UsageScope), (Timestamp, Option<Timestamp>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -388,6 +391,38 @@ impl Store for MemoryStore {
             }
         }
         Ok(resealed)
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        Ok(self.tables().claim_usage(registry_id, scope, now, pause))
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        if let Some(reading) = self.tables().readings.get_mut(&(registry_id.clone(), scope)) {
+            reading.1 = Some(until);
+        }
+        Ok(())
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        Ok(self.tables().usage_candidates(registry_id, scope, after, limit))
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {

@@ -23,6 +23,7 @@ mod rotations;
 mod time;
 mod transaction;
 mod upkeep;
+mod usage;
 
 #[cfg(test)]
 mod plans;
@@ -46,9 +47,9 @@ use super::{
     AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
     IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
     Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts,
+    StoreError, TroubleCounts, UsageCandidate, UsageScope,
 };
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -331,6 +332,35 @@ impl Store for PgStore {
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
         upkeep::reseal(self.writer()?, batch).await
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        usage::claim(self.writer()?, registry_id, scope, now, pause).await
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        usage::done(self.writer()?, registry_id, scope, until).await
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        usage::candidates(&self.pool, registry_id, scope, after, limit).await
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {
