@@ -240,6 +240,18 @@ CREATE TABLE replicas (
     seen_at TIMESTAMPTZ NOT NULL
 );
 
+-- Rotations that wait for their turn, until their cluster's next commit says otherwise. `turn_rank`: 0 asked for
+-- by somebody, 1 by the schedule. Until `called_until` a place is kept.
+CREATE TABLE rotation_turns (
+    cluster_id TEXT COLLATE "C" NOT NULL PRIMARY KEY REFERENCES clusters (cluster_id),
+    turn_rank BIGINT NOT NULL,
+    since TIMESTAMPTZ NOT NULL,
+    called_until TIMESTAMPTZ
+);
+CREATE INDEX rotation_turns_order ON rotation_turns (turn_rank, since, cluster_id);
+CREATE INDEX rotation_turns_called ON rotation_turns (called_until) WHERE called_until IS NOT NULL;
+CREATE INDEX accounts_deleting ON accounts (next_attempt_at, cluster_id) WHERE phase = 'deleting';
+
 -- When a registry's own record of use is read next, and until when the last reading told.
 CREATE TABLE usage_readings (
     registry_id TEXT NOT NULL,

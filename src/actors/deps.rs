@@ -68,6 +68,8 @@ pub struct Tuning {
     pub tick: Duration,
     /// The scheduler wakes at most so many per look.
     pub batch: u32,
+    /// So many rotations may be at work in the whole fleet.
+    pub max_rotations: u32,
     /// What was woken is looked at again after this, should its actor have died.
     pub lease: Duration,
     /// A restart after a panic waits so long at first, then doubles.
@@ -94,6 +96,7 @@ impl Default for Tuning {
             idle_after: Duration::from_secs(30),
             tick: Duration::from_secs(1),
             batch: 200,
+            max_rotations: 64,
             lease: Duration::from_secs(30),
             restart_pause: Duration::from_millis(100),
             panic_limit: 5,

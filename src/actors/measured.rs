@@ -13,7 +13,7 @@ use crate::store::{
     AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
     IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
     Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts, UsageCandidate, UsageScope,
+    StoreError, TroubleCounts, TurnRank, Turns, UsageCandidate, UsageScope,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -40,9 +40,9 @@ impl std::fmt::Debug for Measured {
 
 /// Every operation goes through under its own name, which is also the label `op`.
 macro_rules! measured {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+    ($trait:ident { $($more:tt)* } $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         #[async_trait]
-        impl Store for Measured {
+        impl $trait for Measured {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$answer, StoreError> {
                 let began = Instant::now();
                 let answer = self.store.$name($($arg),*).await;
@@ -50,14 +50,24 @@ macro_rules! measured {
                 answer
             })*
 
-            async fn close(&self) {
-                self.store.close().await;
-            }
+            $($more)*
         }
     };
 }
 
 measured! {
+    Turns {}
+    has_turn(cluster_id: &ClusterId, rank: TurnRank, max: u32, now: Timestamp) -> bool;
+    wait_for_turn(cluster_id: &ClusterId, rank: TurnRank, now: Timestamp) -> ();
+    call_turns(max: u32, now: Timestamp, until: Timestamp) -> u64;
+}
+
+measured! {
+    Store {
+        async fn close(&self) {
+            self.store.close().await;
+        }
+    }
     migrate() -> ();
     schema_version() -> i64;
     check_schema() -> ();

@@ -135,6 +135,9 @@ impl Handler<Look> for Scheduler {
 
 async fn claim(deps: &Deps) -> Result<Vec<ClusterId>, StoreError> {
     let now = deps.clock.now();
+    // Whose turn it is becomes due, and is claimed like everything else.
+    let tuning = &deps.tuning;
+    deps.store.call_turns(tuning.max_rotations, now, now.plus(tuning.lease)).await?;
     deps.store.due(now, deps.tuning.batch, now.plus(deps.tuning.lease)).await
 }
 

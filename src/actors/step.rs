@@ -18,10 +18,10 @@ use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId};
 use crate::registries::lane::{NotNow, NotNowKind, Permit};
 use crate::state::pull_secret::{
-    Account, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection, apply, decide,
-    due_at, effects,
+    Account, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection, RotationReason,
+    apply, decide, due_at, effects,
 };
-use crate::store::{Commit, IdempotencyAnswer, SealedSecret, StoreError, gone_how};
+use crate::store::{Commit, IdempotencyAnswer, SealedSecret, StoreError, Turn, TurnRank, gone_how};
 use crate::time::Timestamp;
 
 /// A lost race reloads and decides again, at most so often.
@@ -120,13 +120,16 @@ pub async fn step(
     let known = working.as_ref().and_then(|working| working.record.as_ref());
     let span = log::span(cluster_id, &Cause::of(request.caller, known));
     let mut races = 0;
+    // Lost once, a turn is waited for: whoever calls knows better.
+    let mut may_begin = true;
     let work = async {
         loop {
             let current = match working.take() {
                 Some(current) => current,
                 None => load(deps, cluster_id).await?,
             };
-            match attempt(deps, cluster_id, current, &mut request).await {
+            match attempt(deps, cluster_id, current, &mut request, may_begin).await {
+                Err(StepError::Store(StoreError::NoTurn)) if may_begin => may_begin = false,
                 Err(StepError::Store(StoreError::Conflict)) if races < MAX_RACES => races += 1,
                 other => return other,
             }
@@ -153,18 +156,35 @@ async fn attempt(
     cluster_id: &ClusterId,
     current: Working,
     request: &mut Request<'_>,
+    may_begin: bool,
 ) -> Result<Step, StepError> {
-    let mut plan = Plan::new(deps, current);
+    let mut plan = Plan::new(deps, current, may_begin);
     plan.decide(request.command).inspect_err(|rejection| {
         let record = plan.before.record.as_ref();
         log::refused(cluster_id, record, request.command, rejection, request.caller);
     })?;
+    if let Some((rank, max)) = plan.begins() {
+        if deps.store.has_turn(cluster_id, rank, max, plan.now).await? {
+            plan.turn = Some(Turn::Take { rank, max });
+        } else {
+            plan = Plan::new(deps, plan.before, false);
+            plan.decide(request.command)?;
+        }
+    }
+    // What follows from announcing must not begin one.
+    plan.may_begin = false;
+    if plan.turn.is_none() {
+        plan.turn = plan.waits();
+    }
     plan.announce(&mut request.permits);
     if plan.events.is_empty() {
         if let Some(answer) = &request.answer {
             deps.store.answer_idempotent(answer).await?;
         }
-        let Plan { before, crowded, .. } = plan;
+        let Plan { before, crowded, turn, now, .. } = plan;
+        if let Some(Turn::Wait { rank }) = turn {
+            deps.store.wait_for_turn(cluster_id, rank, now).await?;
+        }
         let cause = Cause::of(request.caller, before.record.as_ref());
         return Ok(Step { working: before, events: Vec::new(), calls: Vec::new(), crowded, cause });
     }
@@ -182,10 +202,12 @@ struct Plan<'a> {
     events: Vec<Event>,
     announced: Vec<(AccountId, Call, CallToken, Permit)>,
     crowded: Vec<RegistryId>,
+    may_begin: bool,
+    turn: Option<Turn>,
 }
 
 impl<'a> Plan<'a> {
-    fn new(deps: &'a Arc<Deps>, before: Working) -> Self {
+    fn new(deps: &'a Arc<Deps>, before: Working, may_begin: bool) -> Self {
         Self {
             deps,
             now: deps.clock.now(),
@@ -195,7 +217,23 @@ impl<'a> Plan<'a> {
             events: Vec::new(),
             announced: Vec::new(),
             crowded: Vec::new(),
+            may_begin,
+            turn: None,
         }
+    }
+
+    /// A rotation that needs a turn and begins in this step: its rank, and the limit of the fleet.
+    fn begins(&self) -> Option<(TurnRank, u32)> {
+        let rotation = self.after.as_ref()?.rotation()?;
+        let began = |event: &Event| matches!(event, Event::GenerationStarted { generation, .. } if *generation == rotation.to);
+        let waits_for_nobody = rotation.reason == RotationReason::Compromise;
+        let begins = !waits_for_nobody && self.events.iter().any(began);
+        begins.then(|| (TurnRank::of(rotation.reason), self.deps.tuning.max_rotations))
+    }
+
+    fn waits(&self) -> Option<Turn> {
+        let record = self.after.as_ref().filter(|record| record.waits_for_turn())?;
+        record.rotation().map(|rotation| Turn::Wait { rank: TurnRank::of(rotation.reason) })
     }
 
     fn decide(&mut self, command: &Command) -> Result<(), Rejection> {
@@ -204,7 +242,7 @@ impl<'a> Plan<'a> {
             policy: &self.deps.policy,
             entropy: Entropy::from_seed(rand::random()),
             last_generation: self.before.last_generation,
-            may_start: true,
+            may_start: self.may_begin,
         };
         for event in decide(self.after.as_ref(), command, &context)? {
             self.after = apply(self.after.take(), &event);
@@ -330,7 +368,7 @@ impl<'a> Plan<'a> {
         secrets: Vec<(AccountId, SealedSecret)>,
         request: &Request<'_>,
     ) -> Result<Step, StepError> {
-        let Self { deps, now, started, before, after, events, announced, crowded } = self;
+        let Self { deps, now, started, before, after, events, announced, crowded, turn, .. } = self;
         let commit = Commit {
             cluster_id,
             expected_version: before.version,
@@ -343,6 +381,7 @@ impl<'a> Plan<'a> {
             at: now,
             outbox: Vec::new(),
             idempotency: request.answer.clone(),
+            turn,
         };
         let calls = || announced.iter().map(|(_, call, _, _)| *call);
         let points = [Point::BeforeCommit, Point::BeforeOutcomeCommit];

@@ -20,6 +20,7 @@ use crate::http::auth::{Authenticator, StaticTokens};
 use crate::http::edge::{Edge, Lifecycle};
 use crate::http::handlers::{Backend, Repeats, Work, handlers};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
+use crate::http::limits::Limits;
 use crate::http::server;
 use crate::registries::lane::BreakerState;
 use crate::store::{AuditSeal, PgStore, SqliteStore, Store};
@@ -42,6 +43,7 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
         metrics: metrics.clone(),
         clock: clock.clone(),
         authenticator: authenticator(&config)?,
+        limits: Limits::new(&config.limits),
         lifecycle: lifecycle.clone(),
         readiness: readiness(&backend),
         request_wait: config.server.request_wait,

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use super::audit::AuditRow;
 use super::idempotency::IdempotencyAnswer;
+use super::turns::Turn;
 use super::{SealedSecret, StoreError};
 use crate::ids::{AccountId, ClusterId, Generation};
 use crate::state::pull_secret::{
@@ -39,6 +40,8 @@ pub struct Commit<'a> {
     pub outbox: Vec<OutboxRow>,
     /// The answer that a repeated request gets.
     pub idempotency: Option<IdempotencyAnswer>,
+    /// What becomes of the cluster's turn, where its rotation begins or waits. `NoTurn` when it may not begin.
+    pub turn: Option<Turn>,
 }
 
 impl<'a> Commit<'a> {
@@ -63,6 +66,7 @@ impl<'a> Commit<'a> {
             audit: Vec::new(),
             outbox: Vec::new(),
             idempotency: None,
+            turn: None,
         }
     }
 }

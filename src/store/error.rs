@@ -10,6 +10,9 @@ pub enum StoreError {
     /// Somebody else's commit came first: load again and decide again.
     #[error("the row was changed meanwhile")]
     Conflict,
+    /// As many rotations as may be are at work, or others come first.
+    #[error("it is not this rotation's turn")]
+    NoTurn,
     /// The idempotency key was taken over by another request, or released.
     #[error("the lease of the idempotency key was lost")]
     LeaseLost,
@@ -115,7 +118,7 @@ impl StoreError {
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
-            Self::Conflict => true,
+            Self::Conflict | Self::NoTurn => true,
             Self::Unavailable { reason, .. } => match reason {
                 Unavailable::Busy
                 | Unavailable::DiskFull

@@ -7,6 +7,7 @@
 //! | `views` | what is read, one shape per question |
 //! | `columns` | states with data of their own, laid out flat |
 //! | [`verify`] | whether the audit is as it was written |
+//! | `turns` | whose turn it is to rotate |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
 //! | `rows`, `schema` | what both databases have in common |
 //! | [`sqlite`] | the embedded database |
@@ -28,6 +29,7 @@ pub mod postgres;
 mod rows;
 mod schema;
 pub mod sqlite;
+mod turns;
 pub(in crate::store) mod usage;
 pub mod verify;
 mod views;
@@ -50,6 +52,7 @@ pub use idempotency::{
 pub use memory::MemoryStore;
 pub use postgres::PgStore;
 pub use sqlite::SqliteStore;
+pub use turns::{Turn, TurnRank, Turns};
 pub use usage::{UsageCandidate, UsageScope};
 pub use views::{
     Described, Loaded, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
@@ -63,7 +66,7 @@ use crate::time::Timestamp;
 
 /// Everything that the service asks of its database. Each call is one transaction, or one snapshot.
 #[async_trait]
-pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: Turns + Send + Sync + std::fmt::Debug + 'static {
     // The database itself.
 
     /// Brings the schema to this program's version.

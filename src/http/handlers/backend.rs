@@ -216,7 +216,7 @@ pub fn store(error: &StoreError) -> ApiError {
             let rule = Constraint::Format { format: "cursor" };
             ApiError::query(FieldError::new("cursor", rule, error.to_string()))
         }
-        StoreError::Conflict | StoreError::LeaseLost => {
+        StoreError::Conflict | StoreError::NoTurn | StoreError::LeaseLost => {
             ApiError::busy("somebody else changed this at the same moment")
         }
         StoreError::Unavailable { .. } => {

@@ -23,6 +23,7 @@ impl Tables {
             return Err(StoreError::Conflict);
         }
         self.check(commit, &changes)?;
+        self.check_turn(commit)?;
         if let Some(answer) = &commit.idempotency {
             self.answer(answer)?;
         }
@@ -30,6 +31,7 @@ impl Tables {
         let row = ClusterRow { version: version + 1, last_generation };
         self.clusters.insert(commit.cluster_id.clone(), row);
         self.write(commit, &changes);
+        self.write_turn(commit);
         self.append_audit(&commit.audit, seal);
         self.outbox.extend(commit.outbox.iter().cloned());
         Ok(version + 1)

@@ -9,6 +9,7 @@ mod commit;
 mod idempotency;
 mod lists;
 mod reads;
+mod turns;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +56,7 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
+    line: BTreeMap<ClusterId, turns::Waiting>,
     /// When a reading of use is due, and until when the last one told.
     readings: BTreeMap<(RegistryId, UsageScope), (Timestamp, Option<Timestamp>)>,
 }

@@ -22,6 +22,7 @@ mod rotation;
 mod rotations;
 mod time;
 mod transaction;
+mod turns;
 mod upkeep;
 mod usage;
 

@@ -21,6 +21,7 @@ mod record;
 mod rotation;
 mod rotations;
 mod time;
+mod turns;
 mod upkeep;
 mod usage;
 mod write;

@@ -9,4 +9,5 @@ mod postgres;
 mod script;
 mod sqlite;
 mod steps;
+mod turns;
 mod usage;

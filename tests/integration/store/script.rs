@@ -14,7 +14,9 @@ use hyperfleet_credentials::state::pull_secret::{
     PullSecret, RegistryPolicy, RevokeAnswer, RotationReason, VerifyAnswer, apply, decide, due_at,
     effects,
 };
-use hyperfleet_credentials::store::{Commit, Loaded, SealedSecret, Store, StoreError, gone_how};
+use hyperfleet_credentials::store::{
+    Commit, Loaded, SealedSecret, Store, StoreError, Turn, gone_how,
+};
 use hyperfleet_credentials::time::Timestamp;
 use uuid::Uuid;
 
@@ -64,6 +66,10 @@ pub struct Script {
     pub last_generation: Generation,
     /// Lets a registry refuse, lose answers, block.
     pub trouble: bool,
+    /// Whether a rotation may begin.
+    pub may_start: bool,
+    /// What the next commits do with the cluster's turn.
+    pub turn: Option<Turn>,
     /// Every call fails, for as long as it takes to be given up.
     down: bool,
     seed: u128,
@@ -79,6 +85,8 @@ impl Script {
             version: 0,
             last_generation: Generation::NONE,
             trouble: true,
+            may_start: true,
+            turn: None,
             down: false,
             // Scripts of different clusters must not draw the same ids.
             seed: seed ^ cluster_id.bytes().fold(7, |hash, byte| hash * 257 + u128::from(byte)),
@@ -123,7 +131,7 @@ impl Script {
             policy: &self.policy,
             entropy,
             last_generation: self.last_generation,
-            may_start: true,
+            may_start: self.may_start,
         };
         let events = decide(before.as_ref(), command, &context).ok()?;
         let after = events.iter().fold(before, apply);
@@ -151,6 +159,7 @@ impl Script {
         let commit = Commit {
             due_at: after.as_ref().and_then(|record| due_at(record, &self.policy)),
             gone_how: gone_how(&events),
+            turn: self.turn,
             secrets: made.map(|account| (account.id, sealed(account.id, "k1"))).collect(),
             audit: rows(&self.cluster_id, &working, after.as_ref(), &events, &caller, self.now),
             ..Commit::new(&self.cluster_id, self.version, before.as_ref(), after.as_ref(), self.now)

@@ -100,9 +100,6 @@ fn issuing(record: &PullSecret, generation: Generation, context: &Context<'_>) -
 fn scheduled(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
     context.policy.interval?;
     let due = record.next_rotation_at.filter(|due| *due <= context.now)?;
-    if !context.may_start {
-        return None;
-    }
     let id = RotationId(context.entropy.uuid(context.now));
     let reason = RotationReason::Scheduled;
     let mut rotation = super::accept::requested(record, id, reason, false, context);
