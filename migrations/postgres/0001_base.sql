@@ -252,3 +252,12 @@ CREATE TABLE rotation_turns (
 CREATE INDEX rotation_turns_order ON rotation_turns (turn_rank, since, cluster_id);
 CREATE INDEX rotation_turns_called ON rotation_turns (called_until) WHERE called_until IS NOT NULL;
 CREATE INDEX accounts_deleting ON accounts (next_attempt_at, cluster_id) WHERE phase = 'deleting';
+
+-- When a registry's own record of use is read next, and until when the last reading told.
+CREATE TABLE usage_readings (
+    registry_id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    due_at TIMESTAMPTZ NOT NULL,
+    read_until TIMESTAMPTZ,
+    PRIMARY KEY (registry_id, scope)
+);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::store::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow,
@@ -14,7 +14,7 @@ use crate::store::{
     IdempotencyStart, IdempotencyState, Listening, Loaded, OwnedBy, Page, Presented,
     PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
     RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
-    TurnRank, Turns, Unavailable,
+    TurnRank, Turns, Unavailable, UsageCandidate, UsageScope,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -148,5 +148,18 @@ measured! {
         limit: u32
     ) -> Vec<(AccountId, SealedSecret)>;
     reseal(batch: &[Reseal]) -> u64;
+    claim_usage(
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration
+    ) -> Option<Option<Timestamp>>;
+    usage_read(registry_id: &RegistryId, scope: UsageScope, until: Timestamp) -> ();
+    usage_candidates(
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32
+    ) -> Vec<UsageCandidate>;
     purge(before: PurgeBefore) -> Purged;
 }

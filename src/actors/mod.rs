@@ -17,6 +17,7 @@
 //! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
 //! | [`system`] | starts the above; what HTTP talks to |
 //! | [`upkeep`] | lets history pass, anchors the audit |
+//! | [`usage`] | reads who was seen by the registries themselves |
 //! | [`reads`] | tells the audit of every pull secret that is handed out |
 //! | `points` | where a test lets the process die |
 //! | [`measured`] | the store, with a stopwatch |
@@ -47,3 +48,4 @@ pub mod shard;
 pub mod step;
 pub mod system;
 pub mod upkeep;
+pub mod usage;

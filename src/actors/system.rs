@@ -16,6 +16,7 @@ use super::hints;
 use super::liveness::{self, Liveness};
 use super::scheduler::{self, PingScheduler, Scheduler};
 use super::shard::{Asked, CommandError, Dispatch, DropActors, Ping, Shard};
+use super::usage;
 use crate::ids::ClusterId;
 use crate::state::pull_secret::{Command, cluster_hash};
 use crate::store::{Hint, IdempotencyAnswer, StoreError};
@@ -161,6 +162,7 @@ impl System {
             tracing::info!(closed, "took over what the process before left open");
         }
         breakers::watch(&deps);
+        usage::watch(&deps, &shards);
         let own = Arbiter::new();
         let scheduler = {
             let (deps, shards) = (deps.clone(), shards.clone());

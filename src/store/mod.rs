@@ -32,6 +32,7 @@ mod rows;
 mod schema;
 pub mod sqlite;
 mod turns;
+pub(in crate::store) mod usage;
 pub mod verify;
 mod views;
 
@@ -55,13 +56,14 @@ pub use postgres::PgStore;
 pub use replicas::{Claimed, Hint, Hints, Listening, OwnedBy, ReplicaRow};
 pub use sqlite::SqliteStore;
 pub use turns::{Turn, TurnRank, Turns};
+pub use usage::{UsageCandidate, UsageScope};
 pub use views::{
     Described, Loaded, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
     RotationBrief, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedCredential,
     ServedView,
 };
 
-use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -291,6 +293,33 @@ pub trait Store: Turns + Send + Sync + std::fmt::Debug + 'static {
     ) -> Result<Vec<(AccountId, SealedSecret)>, StoreError>;
     /// Replaces secrets that are still as they were read; answers how many were.
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError>;
+
+    // The registries' own records of use.
+
+    /// Takes a reading that is due for one registry and puts the next one off by `pause`, so that one process
+    /// reads. `None`: not due. Else until when the last reading that succeeded told.
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError>;
+    /// A reading told everything until then.
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError>;
+    /// Accounts that are handed out, by id, a page at a time.
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError>;
 
     // Upkeep.
 

@@ -17,6 +17,7 @@ mod postgres_service;
 mod pulls;
 mod quay_kill;
 mod quay_service;
+mod quay_usage;
 mod readonly;
 mod registries;
 mod replicas;

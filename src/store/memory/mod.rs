@@ -11,6 +11,7 @@ mod lists;
 mod reads;
 mod replicas;
 mod turns;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +27,7 @@ use super::{
     IdempotencyStart, IdempotencyState, Loaded, OutboxRow, OwnedBy, Page, Presented,
     PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
     RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, StreamHead,
-    TroubleCounts,
+    TroubleCounts, UsageCandidate, UsageScope,
 };
 use crate::ids::{
     AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, ReplicaId, RotationId,
@@ -60,6 +61,8 @@ struct Tables {
     line: BTreeMap<ClusterId, turns::Waiting>,
     /// Counter and keys.
     replicas: BTreeMap<ReplicaId, (u64, Vec<String>)>,
+    /// When a reading of use is due, and until when the last one told.
+    readings: BTreeMap<(RegistryId, UsageScope), (Timestamp, Option<Timestamp>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -438,6 +441,38 @@ impl Store for MemoryStore {
             }
         }
         Ok(resealed)
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        Ok(self.tables().claim_usage(registry_id, scope, now, pause))
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        if let Some(reading) = self.tables().readings.get_mut(&(registry_id.clone(), scope)) {
+            reading.1 = Some(until);
+        }
+        Ok(())
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        Ok(self.tables().usage_candidates(registry_id, scope, after, limit))
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {

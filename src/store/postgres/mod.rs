@@ -25,6 +25,7 @@ mod time;
 mod transaction;
 mod turns;
 mod upkeep;
+mod usage;
 
 #[cfg(test)]
 mod plans;
@@ -50,8 +51,9 @@ use super::{
     IdempotencyStart, IdempotencyState, Listening, Loaded, OwnedBy, Page, Presented,
     PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
     RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
+    UsageCandidate, UsageScope,
 };
-use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -384,6 +386,35 @@ impl Store for PgStore {
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
         upkeep::reseal(&self.pool, batch).await
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        usage::claim(&self.pool, registry_id, scope, now, pause).await
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        usage::done(&self.pool, registry_id, scope, until).await
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        usage::candidates(&self.pool, registry_id, scope, after, limit).await
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {

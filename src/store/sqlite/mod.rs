@@ -24,6 +24,7 @@ mod rotations;
 mod time;
 mod turns;
 mod upkeep;
+mod usage;
 mod write;
 
 #[cfg(test)]
@@ -45,9 +46,10 @@ use super::{
     AuditStream, Claimed, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey,
     IdempotencyStart, IdempotencyState, Loaded, OwnedBy, Page, Presented, PullSecretFilter,
     PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail, RotationFilter,
-    RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
+    RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts, UsageCandidate,
+    UsageScope,
 };
-use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -390,6 +392,35 @@ impl Store for SqliteStore {
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
         upkeep::reseal(self.writer()?, batch).await
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        usage::claim(self.writer()?, registry_id, scope, now, pause).await
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        usage::done(self.writer()?, registry_id, scope, until).await
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        usage::candidates(&self.reader, registry_id, scope, after, limit).await
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {

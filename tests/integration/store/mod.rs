@@ -11,3 +11,4 @@ mod script;
 mod sqlite;
 mod steps;
 mod turns;
+mod usage;
