@@ -19,8 +19,8 @@ use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, ReplicaId};
 use crate::registries::lane::{NotNow, NotNowKind, Permit};
 use crate::state::pull_secret::{
-    Account, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection, RotationReason,
-    apply, decide, due_at, effects,
+    Account, Answer, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection,
+    RotationReason, apply, decide, due_at, effects,
 };
 use crate::store::{
     Commit, IdempotencyAnswer, OwnedBy, SealedSecret, StoreError, Turn, TurnRank, gone_how,
@@ -157,30 +157,35 @@ async fn close_calls_of_others(
     cluster_id: &ClusterId,
     current: Working,
 ) -> Result<Working, StepError> {
-    let found = current
-        .record
-        .as_ref()
-        .is_some_and(|record| deps.replica.finds_open_calls_of_others(record));
-    if !found || !deps.replica.may_work_on(current.ownership) {
+    let found = match &current.record {
+        Some(record) if deps.replica.may_work_on(current.ownership) => {
+            deps.replica.open_calls_of_others(record)
+        }
+        Some(_) | None => Vec::new(),
+    };
+    if found.is_empty() {
         return Ok(current);
     }
     let caller = Caller::service("takeover");
-    let mut request = Request {
+    // To close calls begins nothing: whoever may begin is told by the step that follows.
+    let mut plan = Plan::new(deps, current, false);
+    for (account_id, open) in found {
+        let answer = Answer::abandoned(open.call);
+        // Refused where it was closed along with the one before.
+        let _ = plan.decide(&Command::Answer { account_id, token: open.token, answer });
+    }
+    if plan.events.is_empty() {
+        return Ok(plan.before);
+    }
+    let request = Request {
         command: &Command::TakeOver,
         secret: None,
         caller: &caller,
         permits: Vec::new(),
         answer: None,
     };
-    // To close calls begins nothing: whoever may begin is told by the step that follows.
-    let mut plan = Plan::new(deps, current, false);
-    plan.decide(request.command)?;
-    if plan.events.is_empty() {
-        return Ok(plan.before);
-    }
     plan.turn = plan.waits();
-    let secrets = plan.secrets(request.secret.take()).await?;
-    Ok(plan.commit(cluster_id, secrets, &request).await?.working)
+    Ok(plan.commit(cluster_id, Vec::new(), &request).await?.working)
 }
 
 /// Whether another replica has written since: what was decided without a commit has to be decided again.

@@ -40,24 +40,9 @@ pub(super) fn take_over(state: Option<&PullSecret>, context: &mut Context<'_>) -
         .iter()
         .filter_map(|account| account.call.map(|running| (account, running)))
         .flat_map(|(account, running)| {
-            // The service's own death is not the account's failure.
-            let failure = Failure {
-                message: "the service stopped while the call was running".to_owned(),
-                retry_after: Some(Duration::ZERO),
-                blocked: true,
-            };
-            outcome(record, account, running, &lost(running.call, failure), context)
+            outcome(record, account, running, &Answer::abandoned(running.call), context)
         })
         .collect()
-}
-
-fn lost(call: Call, failure: Failure) -> Answer {
-    match call {
-        Call::Create => Answer::Create(CreateAnswer::Unknown(failure)),
-        Call::Lookup => Answer::Lookup(LookupAnswer::Failed(failure)),
-        Call::Verify => Answer::Verify(VerifyAnswer::Failed(failure)),
-        Call::Revoke => Answer::Revoke(RevokeAnswer::Failed(failure)),
-    }
 }
 
 /// What an answer means for its account.
