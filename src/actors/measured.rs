@@ -79,6 +79,7 @@ measured! {
     due(now: Timestamp, limit: u32, push_until: Timestamp) -> Vec<ClusterId>;
     due_count(now: Timestamp) -> u64;
     reschedule(cluster_id: &ClusterId, version: u64, due_at: Option<Timestamp>) -> bool;
+    wake_busy(now: Timestamp) -> u64;
     is_current(account_id: AccountId, token: CallToken) -> bool;
     clusters_with_open_calls() -> Vec<ClusterId>;
     version_of(cluster_id: &ClusterId) -> Option<(u64, StateName)>;

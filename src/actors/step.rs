@@ -177,7 +177,7 @@ async fn attempt(
         plan.turn = plan.waits();
     }
     plan.announce(&mut request.permits);
-    if plan.events.is_empty() {
+    if plan.events.is_empty() && !plan.redated {
         if let Some(answer) = &request.answer {
             deps.store.answer_idempotent(answer).await?;
         }
@@ -199,6 +199,8 @@ struct Plan<'a> {
     started: Instant,
     before: Working,
     after: Option<PullSecret>,
+    /// The clock went back: what has happened is dated now, which is stored even if nothing else happens.
+    redated: bool,
     events: Vec<Event>,
     announced: Vec<(AccountId, Call, CallToken, Permit)>,
     crowded: Vec<RegistryId>,
@@ -208,11 +210,14 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(deps: &'a Arc<Deps>, before: Working, may_begin: bool) -> Self {
+        let now = deps.clock.now();
+        let drawn_in = before.record.as_ref().and_then(|record| record.drawn_in(now));
         Self {
             deps,
-            now: deps.clock.now(),
+            now,
             started: Instant::now(),
-            after: before.record.clone(),
+            redated: drawn_in.is_some(),
+            after: drawn_in.or_else(|| before.record.clone()),
             before,
             events: Vec::new(),
             announced: Vec::new(),
@@ -368,7 +373,19 @@ impl<'a> Plan<'a> {
         secrets: Vec<(AccountId, SealedSecret)>,
         request: &Request<'_>,
     ) -> Result<Step, StepError> {
-        let Self { deps, now, started, before, after, events, announced, crowded, turn, .. } = self;
+        let Self {
+            deps,
+            now,
+            started,
+            redated,
+            before,
+            after,
+            events,
+            announced,
+            crowded,
+            turn,
+            ..
+        } = self;
         let commit = Commit {
             cluster_id,
             expected_version: before.version,
@@ -390,6 +407,9 @@ impl<'a> Plan<'a> {
         let points = [Point::AfterCommit, Point::AfterOutcomeCommit];
         deps.at_commit(points, calls(), request.command).await?;
         let told = before.record.as_ref();
+        if redated {
+            tracing::warn!(%cluster_id, "the clock went back: what has happened is dated now");
+        }
         log::events(cluster_id, told, after.as_ref(), &events, request.caller);
         count::events(&deps.metrics, told, after.as_ref(), &events);
         let cause = Cause::of(request.caller, after.as_ref());

@@ -25,6 +25,7 @@ mod transaction;
 mod turns;
 mod upkeep;
 mod usage;
+mod wake;
 
 #[cfg(test)]
 mod plans;
@@ -333,6 +334,10 @@ impl Store for PgStore {
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
         upkeep::reseal(self.writer()?, batch).await
+    }
+
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
+        wake::busy(self.writer()?, now).await
     }
 
     async fn claim_usage(

@@ -93,11 +93,6 @@ impl Scene {
         self.replicas = replicas;
         self
     }
-
-    pub fn clusters(mut self, clusters: u64) -> Self {
-        self.clusters = clusters;
-        self
-    }
 }
 
 fn local(directory: &Path) -> Registry {
