@@ -102,6 +102,7 @@ measured! {
         due_at: Option<Timestamp>,
         ownership: OwnedBy
     ) -> bool;
+    wake_busy(now: Timestamp) -> u64;
     is_current(account_id: AccountId, token: CallToken) -> bool;
     join(replica_id: ReplicaId, key_ids: &[String], now: Timestamp) -> ();
     beat(replica_id: ReplicaId, key_ids: &[String], now: Timestamp) -> Option<Vec<ReplicaRow>>;

@@ -243,7 +243,7 @@ async fn attempt(
         log::refused(cluster_id, record, request.command, &rejection, request.caller);
         return Err(rejection.into());
     }
-    if plan.events.is_empty() {
+    if plan.events.is_empty() && !plan.redated {
         if let Some(answer) = &request.answer {
             deps.store.answer_idempotent(answer).await?;
         }
@@ -265,6 +265,8 @@ struct Plan<'a> {
     started: Instant,
     before: Working,
     after: Option<PullSecret>,
+    /// The clock went back: what has happened is dated now, which is stored even if nothing else happens.
+    redated: bool,
     events: Vec<Event>,
     announced: Vec<(AccountId, Call, CallToken, Permit, Flight)>,
     crowded: Vec<RegistryId>,
@@ -274,11 +276,14 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(deps: &'a Arc<Deps>, before: Working, may_begin: bool) -> Self {
+        let now = deps.clock.now();
+        let drawn_in = before.record.as_ref().and_then(|record| record.drawn_in(now));
         Self {
             deps,
-            now: deps.clock.now(),
+            now,
             started: Instant::now(),
-            after: before.record.clone(),
+            redated: drawn_in.is_some(),
+            after: drawn_in.or_else(|| before.record.clone()),
             before,
             events: Vec::new(),
             announced: Vec::new(),
@@ -455,7 +460,19 @@ impl<'a> Plan<'a> {
     ) -> Result<Step, StepError> {
         let due_at = self.after.as_ref().and_then(|record| due_at(record, &self.deps.policy));
         let owner = self.owner(due_at);
-        let Self { deps, now, started, before, after, events, announced, crowded, turn, .. } = self;
+        let Self {
+            deps,
+            now,
+            started,
+            redated,
+            before,
+            after,
+            events,
+            announced,
+            crowded,
+            turn,
+            ..
+        } = self;
         let commit = Commit {
             cluster_id,
             expected_version: before.version,
@@ -479,6 +496,9 @@ impl<'a> Plan<'a> {
         let points = [Point::AfterCommit, Point::AfterOutcomeCommit];
         deps.at_commit(points, calls(), request.command).await?;
         let told = before.record.as_ref();
+        if redated {
+            tracing::warn!(%cluster_id, "the clock went back: what has happened is dated now");
+        }
         log::events(cluster_id, told, after.as_ref(), &events, request.caller);
         count::events(&deps.metrics, told, after.as_ref(), &events);
         let cause = Cause::of(request.caller, after.as_ref());

@@ -119,6 +119,9 @@ pub trait Store: Turns + Send + Sync + std::fmt::Debug + 'static {
         due_at: Option<Timestamp>,
         ownership: OwnedBy,
     ) -> Result<bool, StoreError>;
+    /// Makes whatever is at work due at once: after the clock went back its due time may be a year away. How
+    /// many.
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError>;
     /// Whether this call of this account is still the announced one.
     async fn is_current(&self, account_id: AccountId, token: CallToken)
     -> Result<bool, StoreError>;

@@ -15,6 +15,7 @@ mod accept;
 mod adoption;
 mod advance;
 mod apply;
+mod clock;
 mod command;
 mod effects;
 mod entropy;

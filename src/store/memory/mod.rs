@@ -32,7 +32,7 @@ use super::{
 use crate::ids::{
     AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, ReplicaId, RotationId,
 };
-use crate::state::pull_secret::{Account, GoneHow, PullSecret, StateName};
+use crate::state::pull_secret::{Account, AccountPhase, GoneHow, PullSecret, StateName};
 use crate::time::Timestamp;
 
 /// The store without a file.
@@ -441,6 +441,27 @@ impl Store for MemoryStore {
             }
         }
         Ok(resealed)
+    }
+
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let mut tables = self.tables();
+        let mut woken = 0;
+        for record in tables.records.values_mut().filter(|r| r.due_at.is_some_and(|at| at > now)) {
+            let going = |account: &Account| {
+                matches!(account.phase, AccountPhase::Deleting | AccountPhase::Burnt)
+            };
+            let busy = match record.state.state.name() {
+                StateName::Issuing | StateName::Rotating | StateName::Revoking => true,
+                StateName::Active | StateName::Revoked | StateName::Denied | StateName::Failed => {
+                    record.state.accounts.iter().any(going)
+                }
+            };
+            if busy {
+                record.due_at = Some(now);
+                woken += 1;
+            }
+        }
+        Ok(woken)
     }
 
     async fn claim_usage(

@@ -26,6 +26,7 @@ mod transaction;
 mod turns;
 mod upkeep;
 mod usage;
+mod wake;
 
 #[cfg(test)]
 mod plans;
@@ -386,6 +387,10 @@ impl Store for PgStore {
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
         upkeep::reseal(&self.pool, batch).await
+    }
+
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
+        wake::busy(&self.pool, now).await
     }
 
     async fn claim_usage(

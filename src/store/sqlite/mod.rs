@@ -25,6 +25,7 @@ mod time;
 mod turns;
 mod upkeep;
 mod usage;
+mod wake;
 mod write;
 
 #[cfg(test)]
@@ -392,6 +393,10 @@ impl Store for SqliteStore {
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
         upkeep::reseal(self.writer()?, batch).await
+    }
+
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
+        wake::busy(self.writer()?, now).await
     }
 
     async fn claim_usage(

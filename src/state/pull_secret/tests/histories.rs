@@ -68,6 +68,7 @@ fn step(world: &mut World, choice: u16) {
         29 => world.pass(HOUR * u32::from(rest % 4)),
         30 | 31 => world.pass(HOUR * u32::from(rest % 40)),
         32 => world.registry_saw(usize::from(rest) % HOLDERS, HOUR * u32::from(rest % 5)),
+        33 if rest.is_multiple_of(8) => world.jump_back(365 * 24 * HOUR),
         33 => world.jump_back(Duration::from_secs(60 * (u64::from(rest) % 200))),
         34 if rest.is_multiple_of(4) => world.delete_behind(usize::from(rest)),
         35 if rest.is_multiple_of(2) => world.force_gone(),

@@ -138,7 +138,8 @@ impl World {
     }
 
     fn commit(&mut self, command: &Command, secret: Option<u64>) -> Result<Vec<Event>, Rejection> {
-        let before = self.state.clone();
+        let drawn_in = self.state.as_ref().and_then(|record| record.drawn_in(self.now));
+        let before = drawn_in.or_else(|| self.state.clone());
         let context = self.context();
         let decided = decide(before.as_ref(), command, &context);
         assert_eq!(decided, decide(before.as_ref(), command, &context), "decide is deterministic");

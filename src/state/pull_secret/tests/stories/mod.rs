@@ -2,6 +2,7 @@
 
 mod accounts;
 mod adoption;
+mod clock;
 mod crowd;
 mod doubt;
 mod failures;
