@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, RotationId};
 use crate::state::pull_secret::StateName;
+use crate::state::sweep::{Named, Serving};
 use crate::store::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow,
-    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
-    IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
-    Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts,
+    AuditStream, Commit, Cursor, DeletionAnswer, DeletionCall, Described, IdempotencyAnswer,
+    IdempotencyKey, IdempotencyStart, IdempotencyState, Loaded, Page, Presented, PullSecretFilter,
+    PullSecretRow, PurgeBefore, Purged, Reseal, Restored, RotationDetail, RotationFilter,
+    RotationRow, SealedSecret, ServedView, Store, StoreError, SweepCommit, SweepState, SweepStore,
+    SweepStored, TroubleCounts, UnknownAccount,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -40,9 +42,9 @@ impl std::fmt::Debug for Measured {
 
 /// Every operation goes through under its own name, which is also the label `op`.
 macro_rules! measured {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+    ($store:ident: $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* $(+ $more:item)?) => {
         #[async_trait]
-        impl Store for Measured {
+        impl $store for Measured {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$answer, StoreError> {
                 let began = Instant::now();
                 let answer = self.store.$name($($arg),*).await;
@@ -50,14 +52,49 @@ macro_rules! measured {
                 answer
             })*
 
-            async fn close(&self) {
-                self.store.close().await;
-            }
+            $($more)?
         }
     };
 }
 
 measured! {
+    SweepStore:
+    plan_sweeps(plans: &[(RegistryId, Timestamp)]) -> ();
+    due_sweeps(now: Timestamp) -> Vec<RegistryId>;
+    begin_sweep(
+        registry_id: &RegistryId,
+        holder: uuid::Uuid,
+        now: Timestamp,
+        until: Timestamp,
+        only_due: bool
+    ) -> bool;
+    abandon_sweep(
+        registry_id: &RegistryId,
+        holder: uuid::Uuid,
+        now: Timestamp,
+        failure: Option<(Timestamp, &str)>
+    ) -> ();
+    end_sweep(commit: &SweepCommit<'_>) -> SweepStored;
+    sweep_states() -> Vec<SweepState>;
+    named_accounts(registry_id: &RegistryId, names: &[String]) -> Vec<Named>;
+    serving_accounts(registry_id: &RegistryId, after: &str, limit: u32) -> Vec<Serving>;
+    generation_counters(clusters: &[ClusterId]) -> Vec<(ClusterId, Generation)>;
+    slug_counters(slugs: &[String]) -> Vec<(String, Generation)>;
+    unknown_accounts(registry_id: &RegistryId, after: &str, limit: u32) -> Vec<UnknownAccount>;
+    due_deletions(registry_id: &RegistryId, now: Timestamp, limit: u32) -> Vec<UnknownAccount>;
+    announce_deletion(call: &DeletionCall, audit: &AuditRow) -> bool;
+    is_deletion_current(registry_id: &RegistryId, name: &str, token: CallToken) -> bool;
+    answer_deletion(call: &DeletionCall, answer: &DeletionAnswer, audit: &AuditRow) -> bool;
+    restored() -> Option<Restored>;
+    latch_restored(at: Timestamp, reason: &str, audit: &AuditRow) -> bool;
+    acknowledge_restore(at: Timestamp, by: &str, audit: &AuditRow) -> Option<Restored>;
+    timeline() -> Option<String>;
+    noted_timeline() -> Option<String>;
+    note_timeline(timeline: &str, sweep_at: Option<Timestamp>) -> ();
+}
+
+measured! {
+    Store:
     migrate() -> ();
     schema_version() -> i64;
     check_schema() -> ();
@@ -110,4 +147,7 @@ measured! {
     ) -> Vec<(AccountId, SealedSecret)>;
     reseal(batch: &[Reseal]) -> u64;
     purge(before: PurgeBefore) -> Purged;
+    + async fn close(&self) {
+        self.store.close().await;
+    }
 }

@@ -11,6 +11,8 @@
 //! | [`credential`] | the actor that serialises one cluster's commands |
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
 //! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
+//! | [`sweeper`] | compares registries with the rows, deletes what nobody wants |
+//! | [`restored`] | nothing is deleted after a restore until somebody has seen it |
 //! | [`system`] | starts the above; what HTTP talks to |
 //! | [`upkeep`] | lets history pass, anchors the audit |
 //! | [`reads`] | tells the audit of every pull secret that is handed out |
@@ -34,8 +36,10 @@ pub(crate) mod points;
 pub mod read;
 pub mod reads;
 pub mod registries;
+pub mod restored;
 pub mod scheduler;
 pub mod shard;
 pub mod step;
+pub mod sweeper;
 pub mod system;
 pub mod upkeep;

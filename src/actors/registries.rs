@@ -207,6 +207,8 @@ pub fn tuning(config: &Config) -> Tuning {
         tick: config.scheduler.tick,
         batch: config.scheduler.batch,
         lease: config.scheduler.lease,
+        sweep_interval: config.scheduler.sweep_interval,
+        sweep_safety_age: config.scheduler.sweep_safety_age,
         audit_after: config.cleanup.audit_after,
         ..Tuning::default()
     }

@@ -14,6 +14,7 @@ use super::credential::{Executed, Snapshot};
 use super::deps::Deps;
 use super::scheduler::{self, PingScheduler, Scheduler};
 use super::shard::{Asked, CommandError, Dispatch, Ping, Shard};
+use super::sweeper::{self, PingSweeper, Sweeper};
 use crate::ids::ClusterId;
 use crate::state::pull_secret::{Command, cluster_hash};
 use crate::store::{IdempotencyAnswer, StoreError};
@@ -124,6 +125,7 @@ pub struct System {
     /// Where commands go.
     pub shards: Shards,
     scheduler: Addr<Scheduler>,
+    sweeper: Addr<Sweeper>,
     arbiters: Vec<Arbiter>,
 }
 
@@ -137,6 +139,7 @@ impl System {
             (0..deps.tuning.shards.max(1)).map(|_| Arbiter::new()).collect();
         let handles: Vec<_> = arbiters.iter().map(Arbiter::handle).collect();
         let shards = Shards::start(&deps, &handles);
+        sweeper::prepare(&deps).await?;
         let closed = scheduler::take_over(&deps, &shards).await?;
         if closed > 0 {
             tracing::info!(closed, "took over what the process before left open");
@@ -147,8 +150,12 @@ impl System {
             let (deps, shards) = (deps.clone(), shards.clone());
             Scheduler::start_in_arbiter(&own.handle(), |_| Scheduler::new(deps, shards))
         };
+        let sweeper = {
+            let (deps, shards) = (deps.clone(), shards.clone());
+            Sweeper::start_in_arbiter(&own.handle(), |_| Sweeper::new(deps, shards))
+        };
         let arbiters = arbiters.into_iter().chain([own]).collect();
-        Ok(Self { deps, shards, scheduler, arbiters })
+        Ok(Self { deps, shards, scheduler, sweeper, arbiters })
     }
 
     /// Ends when a shard or the scheduler cannot go on. The process is to be started again then, which is
@@ -163,6 +170,11 @@ impl System {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return "the scheduler is dead",
                 Err(_) => return "the scheduler hangs",
+            }
+            match tokio::time::timeout(HANGS, self.sweeper.send(PingSweeper)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return "the sweeper is dead",
+                Err(_) => return "the sweeper hangs",
             }
         }
     }

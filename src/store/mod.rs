@@ -6,6 +6,7 @@
 //! | `commit` | what one step writes: the difference between two states |
 //! | `views` | what is read, one shape per question |
 //! | `columns` | states with data of their own, laid out flat |
+//! | `sweep` | what sweeps ask, a part of the store of its own |
 //! | [`verify`] | whether the audit is as it was written |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
 //! | `rows`, `schema` | what both databases have in common |
@@ -28,6 +29,7 @@ pub mod postgres;
 mod rows;
 mod schema;
 pub mod sqlite;
+mod sweep;
 pub mod verify;
 mod views;
 
@@ -49,6 +51,10 @@ pub use idempotency::{
 pub use memory::MemoryStore;
 pub use postgres::PgStore;
 pub use sqlite::SqliteStore;
+pub use sweep::{
+    Deletion, DeletionAnswer, DeletionCall, Restored, SweepCommit, SweepState, SweepStore,
+    SweepStored, SweepSummary, UnknownAccount,
+};
 pub use views::{
     Described, Loaded, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
     RotationBrief, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedCredential,
@@ -61,7 +67,7 @@ use crate::time::Timestamp;
 
 /// Everything that the service asks of its database. Each call is one transaction, or one snapshot.
 #[async_trait]
-pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: SweepStore + Send + Sync + std::fmt::Debug + 'static {
     // The database itself.
 
     /// Brings the schema to this program's version.

@@ -24,3 +24,4 @@ mod sources;
 mod start;
 mod store;
 mod support;
+mod sweeps;

@@ -55,6 +55,8 @@ pub struct Context<'a> {
     pub last_generation: Generation,
     /// Whether the fleet's limits let a rotation begin now.
     pub may_start: bool,
+    /// When the database was last found to be older than what it has done.
+    pub restored_at: Option<Timestamp>,
 }
 
 /// Decides what a command does to a cluster's pull secret (`None`: there is no record).

@@ -23,8 +23,13 @@ enum Class {
 /// Compares a listing with the rows that were read after it.
 #[must_use]
 pub fn compare(facts: &Facts<'_>, rules: &Rules) -> Comparison {
-    let named: BTreeMap<&str, &Named> =
-        facts.named.iter().map(|row| (row.name.as_str(), row)).collect();
+    let mut named: BTreeMap<&str, &Named> = BTreeMap::new();
+    for row in facts.named {
+        let strongest = named.entry(row.name.as_str()).or_insert(row);
+        if weight(row.standing) > weight(strongest.standing) {
+            *strongest = row;
+        }
+    }
     let beyond = beyond(facts, rules, &named);
     // One restored account is enough to doubt every row.
     let held = rules.restored || !beyond.is_empty();
@@ -50,6 +55,15 @@ pub fn compare(facts: &Facts<'_>, rules: &Rules) -> Comparison {
     found.missing = missing(facts, rules);
     found.beyond = beyond;
     found
+}
+
+/// Of several rows the one that protects the account most.
+const fn weight(standing: Standing) -> u8 {
+    match standing {
+        Standing::Wanted => 2,
+        Standing::Foreign => 1,
+        Standing::Gone { .. } => 0,
+    }
 }
 
 fn class(listed: &Listed, row: Option<&Named>, started_at: Timestamp) -> Class {

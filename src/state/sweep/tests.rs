@@ -117,8 +117,19 @@ fn a_name_that_was_given_up_is_ours_for_ever() {
     let found = world.clone().seen_at(at(-60)).compare(at(0), &rules());
     assert_eq!((found.unknown.len(), found.ours), (0, 1));
     world.named[0].standing = Standing::Foreign;
-    let found = world.seen_at(at(-60)).compare(at(0), &rules());
+    let found = world.clone().seen_at(at(-60)).compare(at(0), &rules());
     assert_eq!((found.unknown.len(), found.foreign), (0, 1));
+    // Another row, of a registry that has another id by now, wants it.
+    for wanted_first in [true, false] {
+        let row = |standing| Named { standing, ..world.named[0].clone() };
+        let mut named = vec![row(Standing::Wanted), row(Standing::Gone { at: None })];
+        if !wanted_first {
+            named.reverse();
+        }
+        let world = World { named, ..world.clone() };
+        let found = world.seen_at(at(-60)).compare(at(0), &rules());
+        assert_eq!((found.unknown.len(), found.ours), (0, 1));
+    }
 }
 
 #[test]

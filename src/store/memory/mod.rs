@@ -9,6 +9,7 @@ mod commit;
 mod idempotency;
 mod lists;
 mod reads;
+mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,7 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
+    sweeps: sweep::Sweeps,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +76,6 @@ struct AccountRow {
     position: usize,
     cluster_id: ClusterId,
     account: Account,
-    #[expect(dead_code, reason = "kept as the databases keep it; nobody asks for it yet")]
     how: Option<GoneHow>,
     drifted_since: Option<Timestamp>,
 }

@@ -20,6 +20,7 @@ mod read;
 mod record;
 mod rotation;
 mod rotations;
+mod sweep;
 mod time;
 mod transaction;
 mod upkeep;

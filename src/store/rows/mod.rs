@@ -12,3 +12,4 @@ pub(in crate::store) mod read;
 pub(in crate::store) mod record;
 pub(in crate::store) mod rotation;
 pub(in crate::store) mod rotations;
+pub(in crate::store) mod sweep;

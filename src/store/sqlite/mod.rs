@@ -18,6 +18,7 @@ mod read;
 mod record;
 mod rotation;
 mod rotations;
+mod sweep;
 mod time;
 mod upkeep;
 mod write;

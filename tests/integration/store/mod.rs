@@ -9,3 +9,4 @@ mod postgres;
 mod script;
 mod sqlite;
 mod steps;
+mod sweeps;

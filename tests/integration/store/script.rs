@@ -81,7 +81,10 @@ impl Script {
             trouble: true,
             down: false,
             // Scripts of different clusters must not draw the same ids.
-            seed: seed ^ cluster_id.bytes().fold(7, |hash, byte| hash * 257 + u128::from(byte)),
+            seed: seed
+                ^ cluster_id.bytes().fold(7, |hash: u128, byte| {
+                    hash.wrapping_mul(257).wrapping_add(u128::from(byte))
+                }),
         }
     }
 
@@ -124,6 +127,7 @@ impl Script {
             entropy,
             last_generation: self.last_generation,
             may_start: true,
+            restored_at: None,
         };
         let events = decide(before.as_ref(), command, &context).ok()?;
         let after = events.iter().fold(before, apply);

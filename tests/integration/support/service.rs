@@ -133,6 +133,11 @@ impl Service {
         self.is_ready().await
     }
 
+    /// Waits until what was started is ready.
+    pub async fn restart_ready(&mut self) {
+        self.comes_up().await;
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -47,6 +47,7 @@ pub struct World {
     pub registries: BTreeMap<RegistryId, SimRegistry>,
     pub cluster_id: ClusterId,
     pub may_start: bool,
+    pub restored_at: Option<Timestamp>,
     pub story: Vec<(Timestamp, Command, Vec<Event>)>,
     pub(super) judge: Judge,
     pub(super) holders: Vec<Holder>,
@@ -99,6 +100,7 @@ impl World {
             registries,
             cluster_id: "cls-sim".parse().unwrap(),
             may_start: true,
+            restored_at: None,
             story: Vec::new(),
             judge: Judge::default(),
             holders: vec![Holder::default(); HOLDERS],
@@ -118,6 +120,7 @@ impl World {
             entropy: Entropy::from_seed(self.seed),
             last_generation: self.last_generation,
             may_start: self.may_start,
+            restored_at: self.restored_at,
         }
     }
 

@@ -4,5 +4,6 @@ mod accounts;
 mod adoption;
 mod failures;
 mod life;
+mod restored;
 mod rotation;
 mod schedule;
