@@ -29,7 +29,8 @@ impl Account {
             }
             Event::CallLost { call, trouble, next_attempt_at, .. } => {
                 if let (Call::Create, Some(running)) = (call, self.call) {
-                    self.unanswered_create_at = Some(running.at);
+                    // A restore may have set a later one.
+                    self.unanswered_create_at = self.unanswered_create_at.max(Some(running.at));
                 }
                 self.call = None;
                 self.put_off(trouble, *next_attempt_at);
