@@ -206,6 +206,7 @@ pub fn tuning(config: &Config) -> Tuning {
     Tuning {
         tick: config.scheduler.tick,
         batch: config.scheduler.batch,
+        max_rotations: config.rotation.max_concurrent,
         lease: config.scheduler.lease,
         sweep_interval: config.scheduler.sweep_interval,
         sweep_safety_age: config.scheduler.sweep_safety_age,

@@ -36,7 +36,9 @@ pub(super) async fn go_on(deps: &Arc<Deps>, registry_id: &RegistryId) -> Result<
             close_lost(deps, &unknown, &deletion, token, at).await?;
             continue;
         }
-        if deps.restored.is_latched() || deps.activity.is_stopping() {
+        let replica = &deps.replica;
+        let alive = replica.is_live() && replica.time_is_trusted() && !deps.activity.is_stopping();
+        if deps.restored.is_latched() || !alive {
             return Ok(());
         }
         // The lane is full, the rate used up or the breaker open: the row stays due.

@@ -127,6 +127,10 @@ impl Handler<Look> for Sweeper {
 
 async fn look(deps: &Arc<Deps>, shards: &Shards, house: bool) -> Result<(), StoreError> {
     restored::refresh(deps).await?;
+    // Whoever is not sure to live begins nothing.
+    if !deps.replica.is_live() {
+        return Ok(());
+    }
     if house {
         if let Err(error) = restored::check_timeline(deps).await {
             tracing::warn!(%error, "the database's timeline cannot be read");

@@ -57,6 +57,9 @@ pub struct Context<'a> {
     pub may_start: bool,
     /// When the database was last found to be older than what it has done.
     pub restored_at: Option<Timestamp>,
+    /// Whether the wall clock may be believed. While it may not, nothing is deleted or removed because time
+    /// has passed.
+    pub time_is_trusted: bool,
 }
 
 /// Decides what a command does to a cluster's pull secret (`None`: there is no record).

@@ -132,6 +132,8 @@ pub struct Rules {
     pub settle_time: Duration,
     /// The database was restored and nobody has acknowledged it: nothing is decided.
     pub restored: bool,
+    /// Whether the wall clock may be believed; while it may not, nothing is old enough.
+    pub time_is_trusted: bool,
     /// When the last restore was acknowledged; every age begins again with it.
     pub acknowledged_at: Option<Timestamp>,
 }

@@ -21,6 +21,7 @@ fn rules() -> Rules {
         safety_age: HOUR,
         settle_time: Duration::from_secs(600),
         restored: false,
+        time_is_trusted: true,
         acknowledged_at: None,
     }
 }
@@ -164,8 +165,9 @@ fn without_markers_the_names_tell() {
 #[test]
 fn ages_begin_again_with_the_acknowledgement() {
     let world = World::leftover().seen_at(at(-600));
-    let latched = Rules { restored: true, ..rules() };
-    assert!(!world.compare(at(0), &latched).unknown[0].delete);
+    for held in [Rules { restored: true, ..rules() }, Rules { time_is_trusted: false, ..rules() }] {
+        assert!(!world.compare(at(0), &held).unknown[0].delete);
+    }
     let rules = Rules { acknowledged_at: Some(at(0)), ..rules() };
     assert!(!world.compare(at(59), &rules).unknown[0].delete);
     assert!(world.compare(at(60), &rules).unknown[0].delete);

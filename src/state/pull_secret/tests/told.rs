@@ -22,6 +22,7 @@ pub struct Told {
     pub state: Option<PullSecret>,
     pub may_start: bool,
     pub restored_at: Option<Timestamp>,
+    pub time_is_trusted: bool,
     pub last_generation: Generation,
     /// Every event so far.
     pub events: Vec<Event>,
@@ -47,6 +48,7 @@ impl Told {
             state: None,
             may_start: true,
             restored_at: None,
+            time_is_trusted: true,
             last_generation: Generation::NONE,
             events: Vec::new(),
             seed: 7,
@@ -66,6 +68,7 @@ impl Told {
             last_generation: self.last_generation,
             may_start: self.may_start,
             restored_at: self.restored_at,
+            time_is_trusted: self.time_is_trusted,
         }
     }
 

@@ -24,7 +24,7 @@ fn unknown(rows: Vec<UnknownRow>) -> Result<Vec<UnknownAccount>, StoreError> {
 #[async_trait]
 impl SweepStore for PgStore {
     async fn plan_sweeps(&self, plans: &[(RegistryId, Timestamp)]) -> Result<(), StoreError> {
-        let mut tx = write(self.writer()?).await?;
+        let mut tx = write(&self.pool).await?;
         let done = steps::plan(&mut tx, plans).await;
         end(tx, done).await
     }
@@ -45,7 +45,7 @@ impl SweepStore for PgStore {
     ) -> Result<bool, StoreError> {
         let query = query(steps::BEGIN).bind(registry_id.as_str()).bind(holder);
         let query = query.bind(now).bind(until).bind(only_due);
-        Ok(execute(self.writer()?, query).await? == 1)
+        Ok(execute(&self.pool, query).await? == 1)
     }
 
     async fn abandon_sweep(
@@ -62,11 +62,11 @@ impl SweepStore for PgStore {
                 query.bind(due_at).bind(now).bind(error.to_owned())
             }
         };
-        execute(self.writer()?, query).await.map(drop)
+        execute(&self.pool, query).await.map(drop)
     }
 
     async fn end_sweep(&self, commit: &SweepCommit<'_>) -> Result<SweepStored, StoreError> {
-        let mut tx = write(self.writer()?).await?;
+        let mut tx = write(&self.pool).await?;
         let done = steps::end_sweep(&mut tx, commit, self.seal()).await;
         end(tx, done).await
     }
@@ -150,7 +150,7 @@ impl SweepStore for PgStore {
         call: &DeletionCall,
         audit: &AuditRow,
     ) -> Result<bool, StoreError> {
-        let mut tx = write(self.writer()?).await?;
+        let mut tx = write(&self.pool).await?;
         let done = steps::announce(&mut tx, call, audit, self.seal()).await;
         end(tx, done).await
     }
@@ -173,7 +173,7 @@ impl SweepStore for PgStore {
         outcome: &DeletionAnswer,
         audit: &AuditRow,
     ) -> Result<bool, StoreError> {
-        let mut tx = write(self.writer()?).await?;
+        let mut tx = write(&self.pool).await?;
         let done = steps::answer(&mut tx, call, outcome, audit, self.seal()).await;
         end(tx, done).await
     }
@@ -190,7 +190,7 @@ impl SweepStore for PgStore {
         reason: &str,
         audit: &AuditRow,
     ) -> Result<bool, StoreError> {
-        let mut tx = write(self.writer()?).await?;
+        let mut tx = write(&self.pool).await?;
         let done = steps::latch(&mut tx, at, reason, audit, self.seal()).await;
         end(tx, done).await
     }
@@ -201,7 +201,7 @@ impl SweepStore for PgStore {
         by: &str,
         audit: &AuditRow,
     ) -> Result<Option<Restored>, StoreError> {
-        let mut tx = write(self.writer()?).await?;
+        let mut tx = write(&self.pool).await?;
         let done = steps::acknowledge(&mut tx, at, by, audit, self.seal()).await;
         end(tx, done).await
     }
@@ -223,7 +223,7 @@ impl SweepStore for PgStore {
         timeline: &str,
         sweep_at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
-        let mut tx = write(self.writer()?).await?;
+        let mut tx = write(&self.pool).await?;
         let done = steps::note(&mut tx, timeline, sweep_at).await;
         end(tx, done).await
     }
