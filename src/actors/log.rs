@@ -140,6 +140,7 @@ fn loudness(event: &Event) -> Loudness {
         | Event::AccountBurnt { .. }
         | Event::AccountResidue { .. }
         | Event::DriftFound { .. }
+        | Event::Doubted { .. }
         | Event::RollbackRefused { .. }
         | Event::AdoptionWithdrawn { .. }
         | Event::IssueDenied { .. }

@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
+use crate::state::sweep::{Named, Serving};
 use crate::store::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow,
-    AuditStream, Claimed, Commit, Cursor, Described, Hint, IdempotencyAnswer, IdempotencyKey,
-    IdempotencyStart, IdempotencyState, Listening, Loaded, OwnedBy, Page, Presented,
-    PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
-    RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
-    TurnRank, Turns, Unavailable, UsageCandidate, UsageScope,
+    AuditStream, Claimed, Commit, Cursor, DeletionAnswer, DeletionCall, Described, Hint,
+    IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, Listening, Loaded,
+    OwnedBy, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow,
+    Reseal, Restored, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
+    StoreError, SweepCommit, SweepState, SweepStore, SweepStored, TroubleCounts, TurnRank, Turns,
+    Unavailable, UnknownAccount, UsageCandidate, UsageScope,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -63,6 +65,42 @@ macro_rules! measured {
             $($more)*
         }
     };
+}
+
+measured! {
+    SweepStore {}
+    plan_sweeps(plans: &[(RegistryId, Timestamp)]) -> ();
+    due_sweeps(now: Timestamp) -> Vec<RegistryId>;
+    begin_sweep(
+        registry_id: &RegistryId,
+        holder: uuid::Uuid,
+        now: Timestamp,
+        until: Timestamp,
+        only_due: bool
+    ) -> bool;
+    abandon_sweep(
+        registry_id: &RegistryId,
+        holder: uuid::Uuid,
+        now: Timestamp,
+        failure: Option<(Timestamp, &str)>
+    ) -> ();
+    end_sweep(commit: &SweepCommit<'_>) -> SweepStored;
+    sweep_states() -> Vec<SweepState>;
+    named_accounts(registry_id: &RegistryId, names: &[String]) -> Vec<Named>;
+    serving_accounts(registry_id: &RegistryId, after: &str, limit: u32) -> Vec<Serving>;
+    generation_counters(clusters: &[ClusterId]) -> Vec<(ClusterId, Generation)>;
+    slug_counters(slugs: &[String]) -> Vec<(String, Generation)>;
+    unknown_accounts(registry_id: &RegistryId, after: &str, limit: u32) -> Vec<UnknownAccount>;
+    due_deletions(registry_id: &RegistryId, now: Timestamp, limit: u32) -> Vec<UnknownAccount>;
+    announce_deletion(call: &DeletionCall, audit: &AuditRow) -> bool;
+    is_deletion_current(registry_id: &RegistryId, name: &str, token: CallToken) -> bool;
+    answer_deletion(call: &DeletionCall, answer: &DeletionAnswer, audit: &AuditRow) -> bool;
+    restored() -> Option<Restored>;
+    latch_restored(at: Timestamp, reason: &str, audit: &AuditRow) -> bool;
+    acknowledge_restore(at: Timestamp, by: &str, audit: &AuditRow) -> Option<Restored>;
+    timeline() -> Option<String>;
+    noted_timeline() -> Option<String>;
+    note_timeline(timeline: &str, sweep_at: Option<Timestamp>) -> ();
 }
 
 measured! {

@@ -15,6 +15,8 @@
 //! | [`hints`] | what other replicas tell |
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
 //! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
+//! | [`sweeper`] | compares registries with the rows, deletes what nobody wants |
+//! | [`restored`] | nothing is deleted after a restore until somebody has seen it |
 //! | [`system`] | starts the above; what HTTP talks to |
 //! | [`upkeep`] | lets history pass, anchors the audit |
 //! | [`usage`] | reads who was seen by the registries themselves |
@@ -43,9 +45,11 @@ pub mod read;
 pub mod reads;
 pub mod registries;
 pub mod replica;
+pub mod restored;
 pub mod scheduler;
 pub mod shard;
 pub mod step;
+pub mod sweeper;
 pub mod system;
 pub mod upkeep;
 pub mod usage;

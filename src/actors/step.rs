@@ -29,6 +29,10 @@ use crate::time::Timestamp;
 
 /// A lost race reloads and decides again, at most so often.
 const MAX_RACES: usize = 16;
+/// A deletion that a restore holds is looked at again after this.
+const HELD: Duration = Duration::from_secs(60);
+const NOT_ACKNOWLEDGED: &str =
+    "the database was restored; nothing is deleted until an operator acknowledges it";
 /// A registry's wait up to this is waited for in memory; a longer one is stored.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 
@@ -315,6 +319,7 @@ impl<'a> Plan<'a> {
             last_generation: self.before.last_generation,
             may_start: self.may_begin,
             time_is_trusted: self.deps.replica.time_is_trusted(),
+            restored_at: self.deps.restored.at(),
         };
         for event in decide(self.after.as_ref(), command, &context)? {
             self.after = apply(self.after.take(), &event);
@@ -334,6 +339,11 @@ impl<'a> Plan<'a> {
         let due: Vec<Effect> =
             effects(record, self.now).into_iter().filter(|effect| effect.due <= self.now).collect();
         for effect in due {
+            if effect.call == Call::Revoke && self.deps.restored.is_latched() {
+                let until = self.now.plus(HELD.min(self.deps.policy.retry.max));
+                self.defer(&effect, until, NOT_ACKNOWLEDGED.to_owned());
+                continue;
+            }
             let permit = match take(waited_for, &effect.registry_id) {
                 Some(permit) => Ok(permit),
                 None => self.permit(&effect.registry_id),

@@ -146,6 +146,7 @@ async fn deps(
         replica: Replica::new(tuning.lease, tuning.trust_after),
         tuning,
         activity: crate::actors::activity::Activity::default(),
+        restored: crate::actors::restored::RestoredLatch::default(),
         failpoints: failpoints()?,
     })
 }
@@ -172,11 +173,14 @@ fn authenticator(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {
 
 /// What `/readyz` looks at. Before the set-up is done nothing of it is there.
 fn readiness(backend: &Backend) -> Readiness {
-    let for_registries = backend.clone();
+    let (for_registries, for_restored) = (backend.clone(), backend.clone());
     Readiness::default()
         .deciding("config", Passed)
         .deciding("database", Database(backend.clone()))
         .deciding("encryption_keys", Keys(backend.clone()))
+        .noticing("restored", move || {
+            for_restored.get().is_ok_and(|work| work.deps.restored.is_latched())
+        })
         .registries(move || match for_registries.get() {
             Ok(work) => work.deps.registries.iter().map(health).collect(),
             Err(_) => Vec::new(),

@@ -6,6 +6,7 @@
 //! | `commit` | what one step writes: the difference between two states |
 //! | `views` | what is read, one shape per question |
 //! | `columns` | states with data of their own, laid out flat |
+//! | `sweep` | what sweeps ask, a part of the store of its own |
 //! | [`verify`] | whether the audit is as it was written |
 //! | `turns` | whose turn it is to rotate |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
@@ -31,6 +32,7 @@ mod replicas;
 mod rows;
 mod schema;
 pub mod sqlite;
+mod sweep;
 mod turns;
 pub(in crate::store) mod usage;
 pub mod verify;
@@ -55,6 +57,10 @@ pub use memory::MemoryStore;
 pub use postgres::PgStore;
 pub use replicas::{Claimed, Hint, Hints, Listening, OwnedBy, ReplicaRow};
 pub use sqlite::SqliteStore;
+pub use sweep::{
+    Deletion, DeletionAnswer, DeletionCall, Restored, SweepCommit, SweepState, SweepStore,
+    SweepStored, SweepSummary, UnknownAccount,
+};
 pub use turns::{Turn, TurnRank, Turns};
 pub use usage::{UsageCandidate, UsageScope};
 pub use views::{
@@ -69,7 +75,7 @@ use crate::time::Timestamp;
 
 /// Everything that the service asks of its database. Each call is one transaction, or one snapshot.
 #[async_trait]
-pub trait Store: Turns + Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: SweepStore + Turns + Send + Sync + std::fmt::Debug + 'static {
     // The database itself.
 
     /// Brings the schema to this program's version.

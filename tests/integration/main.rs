@@ -29,3 +29,4 @@ mod sources;
 mod start;
 mod store;
 mod support;
+mod sweeps;

@@ -99,6 +99,13 @@ pub enum Command {
         /// Which account.
         account_id: AccountId,
     },
+    /// A registry's listing does not hold an account that is handed out.
+    Missing {
+        /// Which account.
+        account_id: AccountId,
+        /// When the listing was asked for.
+        listed_at: Timestamp,
+    },
     /// Add or remove registries, or re-issue dead accounts.
     RotatePartly {
         /// The registries whose accounts are replaced.

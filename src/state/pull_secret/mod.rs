@@ -56,6 +56,8 @@ pub struct Context<'a> {
     pub last_generation: Generation,
     /// Whether the fleet's limits let a rotation begin now.
     pub may_start: bool,
+    /// When the database was last found to be older than what it has done.
+    pub restored_at: Option<Timestamp>,
     /// Whether the wall clock may be believed. While it may not, nothing is deleted or removed because time
     /// has passed.
     pub time_is_trusted: bool,

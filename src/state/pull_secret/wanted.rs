@@ -21,10 +21,17 @@ impl PullSecret {
     }
 
     fn check_of_served(&self, account: &Account) -> Option<Timestamp> {
-        match self.rotation().map(|rotation| &rotation.phase)? {
+        // After a restore a login from before it proves nothing.
+        let doubted = account.unanswered_create_at.and_then(|since| check_since(account, since));
+        let Some(rotation) = self.rotation() else {
+            // Nobody has to wait for a rotation to learn whether a dead account is alive again.
+            let dead = account.verified_at.is_none().then_some(account.next_attempt_at);
+            return dead.or(doubted);
+        };
+        let wanted = match rotation.phase {
             RotationPhase::RevokingOld { decided_at, .. }
             | RotationPhase::RollingBack { decided: Some((decided_at, _)), .. } => {
-                check_since(account, *decided_at)
+                check_since(account, decided_at)
             }
             RotationPhase::DualCredentialPeriod { .. }
             | RotationPhase::RollingBack { decided: None, .. } => {
@@ -37,7 +44,8 @@ impl PullSecret {
             | RotationPhase::VerifyingCredentials
             | RotationPhase::RemovingNew { .. }
             | RotationPhase::Ended(_) => None,
-        }
+        };
+        wanted.or(doubted)
     }
 
     fn check_of_old(&self, account: &Account) -> Option<Timestamp> {

@@ -10,6 +10,7 @@ mod idempotency;
 mod lists;
 mod reads;
 mod replicas;
+mod sweep;
 mod turns;
 mod usage;
 
@@ -58,6 +59,7 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
+    sweeps: sweep::Sweeps,
     line: BTreeMap<ClusterId, turns::Waiting>,
     /// Counter and keys.
     replicas: BTreeMap<ReplicaId, (u64, Vec<String>)>,
@@ -84,7 +86,6 @@ struct AccountRow {
     position: usize,
     cluster_id: ClusterId,
     account: Account,
-    #[expect(dead_code, reason = "kept as the databases keep it; nobody asks for it yet")]
     how: Option<GoneHow>,
     drifted_since: Option<Timestamp>,
 }

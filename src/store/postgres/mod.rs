@@ -21,6 +21,7 @@ mod record;
 mod replicas;
 mod rotation;
 mod rotations;
+mod sweep;
 mod time;
 mod transaction;
 mod turns;

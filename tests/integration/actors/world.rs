@@ -12,6 +12,7 @@ use hyperfleet_credentials::actors::deps::{ConfiguredRegistry, Deps, Tuning};
 use hyperfleet_credentials::actors::log::Cause;
 use hyperfleet_credentials::actors::read;
 use hyperfleet_credentials::actors::replica::Replica;
+use hyperfleet_credentials::actors::restored::RestoredLatch;
 use hyperfleet_credentials::actors::shard::CommandError;
 use hyperfleet_credentials::actors::system::{System, wait_until};
 use hyperfleet_credentials::crypto::{SharedKeyring, generate_key};
@@ -305,6 +306,7 @@ async fn make_deps(
         installation: "test".to_owned(),
         tuning: tuning.clone(),
         activity: Activity::default(),
+        restored: RestoredLatch::default(),
         replica: Replica::new(tuning.lease, tuning.trust_after),
         failpoints: None,
     })

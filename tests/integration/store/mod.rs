@@ -10,5 +10,6 @@ mod replicas;
 mod script;
 mod sqlite;
 mod steps;
+mod sweeps;
 mod turns;
 mod usage;

@@ -96,7 +96,10 @@ impl Script {
             owners: false,
             down: false,
             // Scripts of different clusters must not draw the same ids.
-            seed: seed ^ cluster_id.bytes().fold(7, |hash, byte| hash * 257 + u128::from(byte)),
+            seed: seed
+                ^ cluster_id.bytes().fold(7, |hash: u128, byte| {
+                    hash.wrapping_mul(257).wrapping_add(u128::from(byte))
+                }),
         }
     }
 
@@ -140,6 +143,7 @@ impl Script {
             last_generation: self.last_generation,
             may_start: self.may_start,
             time_is_trusted: true,
+            restored_at: None,
         };
         let events = decide(before.as_ref(), command, &context).ok()?;
         let after = events.iter().fold(before, apply);

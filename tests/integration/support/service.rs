@@ -141,6 +141,11 @@ impl Service {
         command.stdin(null()).stdout(null()).stderr(null()).kill_on_drop(true).spawn().unwrap()
     }
 
+    /// Waits until what was started is ready.
+    pub async fn restart_ready(&mut self) {
+        self.comes_up().await;
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

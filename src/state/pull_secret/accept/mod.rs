@@ -3,6 +3,7 @@
 mod announce;
 pub(super) mod answer;
 mod issue;
+mod missing;
 mod observe;
 mod operate;
 mod revoke;
@@ -26,6 +27,9 @@ pub(super) fn accept(
         Command::Revoke => Ok(revoke::revoke(state, context)),
         Command::Rotate { rotation_id, reason, force_immediate } => {
             rotate::rotate(known(state)?, *rotation_id, *reason, *force_immediate, context)
+        }
+        Command::Missing { account_id, listed_at } => {
+            Ok(missing::missing(known(state)?, *account_id, *listed_at, context))
         }
         Command::RotatePartly { .. } => Err(Rejection::NotYet),
         Command::Complete { rotation_id } => {
@@ -89,6 +93,7 @@ fn refuse_in_quarantine(
             Err(Rejection::Quarantined { retry_at: quarantine.retry_at })
         }
         Command::Observe(_)
+        | Command::Missing { .. }
         | Command::Defer { .. }
         | Command::Answer { .. }
         | Command::TakeOver

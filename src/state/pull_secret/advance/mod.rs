@@ -5,11 +5,14 @@
 
 mod accounts;
 mod crowd;
+mod doubt;
 mod rotation;
 
 use std::time::Duration;
 
 use accounts::{plan, removal};
+use doubt::doubt;
+pub(super) use doubt::is_doubted;
 use rotation::{rotating, withdrawal};
 
 use super::accept::answer::outcome;
@@ -28,7 +31,8 @@ pub(super) fn advance(record: &PullSecret, context: &mut Context<'_>) -> Option<
         Some(_) => return Some(Event::Released { at: context.now }),
         None => {}
     }
-    lost_call(record, context)
+    doubt(record, context)
+        .or_else(|| lost_call(record, context))
         .or_else(|| withdrawal(record, context))
         .or_else(|| removal(record, context))
         .or_else(|| plan(record, context))

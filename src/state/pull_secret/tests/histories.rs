@@ -72,6 +72,7 @@ fn step(world: &mut World, choice: u16) {
         33 => world.jump_back(Duration::from_secs(60 * (u64::from(rest) % 200))),
         34 if rest.is_multiple_of(4) => world.delete_behind(usize::from(rest)),
         35 if rest.is_multiple_of(2) => world.force_gone(),
+        35 => world.restored_at = Some(world.now),
         36 => world.may_start = rest.is_multiple_of(3),
         37 => settle_in(world),
         38 if rest.is_multiple_of(4) => compromises(world, rest / 4),

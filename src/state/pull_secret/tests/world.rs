@@ -47,6 +47,7 @@ pub struct World {
     pub registries: BTreeMap<RegistryId, SimRegistry>,
     pub cluster_id: ClusterId,
     pub may_start: bool,
+    pub restored_at: Option<Timestamp>,
     pub time_is_trusted: bool,
     /// When a clock that jumped will have kept in step for long enough.
     doubted_until: Option<Timestamp>,
@@ -102,6 +103,7 @@ impl World {
             registries,
             cluster_id: "cls-sim".parse().unwrap(),
             may_start: true,
+            restored_at: None,
             time_is_trusted: true,
             doubted_until: None,
             story: Vec::new(),
@@ -123,6 +125,7 @@ impl World {
             entropy: Entropy::from_seed(self.seed),
             last_generation: self.last_generation,
             may_start: self.may_start,
+            restored_at: self.restored_at,
             time_is_trusted: self.time_is_trusted,
         }
     }

@@ -7,5 +7,6 @@ mod crowd;
 mod doubt;
 mod failures;
 mod life;
+mod restored;
 mod rotation;
 mod schedule;
