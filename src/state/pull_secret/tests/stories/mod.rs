@@ -3,7 +3,9 @@
 mod accounts;
 mod adoption;
 mod crowd;
+mod drift;
 mod failures;
 mod life;
+mod partial;
 mod rotation;
 mod schedule;
