@@ -34,6 +34,16 @@ CREATE TABLE pull_secrets (
     next_rotation_at TIMESTAMPTZ,
     slot_at TIMESTAMPTZ,
     slot_failures BIGINT,
+    slot_retry_at TIMESTAMPTZ,
+    -- From when the interval counts, and what the cluster's schedule has of its own; empty is as configured.
+    interval_from TIMESTAMPTZ,
+    schedule_enabled BOOLEAN,
+    schedule_next_at TIMESTAMPTZ,
+    schedule_cron TEXT,
+    schedule_length BIGINT,
+    -- Dead accounts could not be replaced: how often, and when it is tried again.
+    reissue_failures BIGINT,
+    reissue_at TIMESTAMPTZ,
     quarantine_since TIMESTAMPTZ,
     quarantine_retry_at TIMESTAMPTZ,
     due_at TIMESTAMPTZ,
@@ -42,7 +52,9 @@ CREATE TABLE pull_secrets (
     epoch BIGINT NOT NULL DEFAULT 0,
     CHECK ((served_generation IS NULL) = (served_since IS NULL)),
     CHECK ((refusal_registry_id IS NULL) = (refusal_message IS NULL)),
-    CHECK ((slot_at IS NULL) = (slot_failures IS NULL)),
+    CHECK ((slot_at IS NULL) = (slot_failures IS NULL) AND (slot_at IS NULL) = (slot_retry_at IS NULL)),
+    CHECK ((schedule_cron IS NULL) = (schedule_length IS NULL)),
+    CHECK ((reissue_failures IS NULL) = (reissue_at IS NULL)),
     CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
 );
 CREATE INDEX pull_secrets_due ON pull_secrets (due_at, cluster_id) WHERE due_at IS NOT NULL;
@@ -83,6 +95,10 @@ CREATE TABLE accounts (
     last_used_at TIMESTAMPTZ,
     gone_at TIMESTAMPTZ,
     gone_how TEXT,
+    -- The last generation that it was part of, when it is verified again, how often it was found dead in a row.
+    served_in BIGINT,
+    check_at TIMESTAMPTZ,
+    dead_looks BIGINT NOT NULL,
     -- Since when it is served although its verification says that it is dead.
     drifted_since TIMESTAMPTZ,
     UNIQUE (registry_id, name),
@@ -117,6 +133,8 @@ CREATE TABLE rotations (
     slot TIMESTAMPTZ,
     from_generation BIGINT NOT NULL,
     to_generation BIGINT NOT NULL,
+    -- Which accounts it replaces.
+    scope JSONB NOT NULL,
     status TEXT NOT NULL,
     running BOOLEAN NOT NULL,
     phase TEXT NOT NULL,
@@ -138,6 +156,9 @@ CREATE TABLE rotations (
     CHECK ((error_code IS NULL) = (error_message IS NULL))
 );
 CREATE UNIQUE INDEX rotations_running ON rotations (cluster_id) WHERE running;
+-- A partial rotation may wait for the running one.
+CREATE UNIQUE INDEX rotations_waiting ON rotations (cluster_id) WHERE status = 'pending' AND NOT running;
+CREATE INDEX rotations_open ON rotations (cluster_id) WHERE status IN ('pending', 'in_progress');
 CREATE UNIQUE INDEX rotations_slot ON rotations (cluster_id, slot)
     WHERE status = 'completed' AND slot IS NOT NULL;
 CREATE INDEX rotations_by_cluster ON rotations (cluster_id, created_at, rotation_id);

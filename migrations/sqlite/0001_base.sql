@@ -33,6 +33,16 @@ CREATE TABLE pull_secrets (
     next_rotation_at INTEGER,
     slot_at INTEGER,
     slot_failures INTEGER,
+    slot_retry_at INTEGER,
+    -- From when the interval counts, and what the cluster's schedule has of its own; empty is as configured.
+    interval_from INTEGER,
+    schedule_enabled INTEGER CHECK (schedule_enabled IN (0, 1)),
+    schedule_next_at INTEGER,
+    schedule_cron TEXT,
+    schedule_length INTEGER,
+    -- Dead accounts could not be replaced: how often, and when it is tried again.
+    reissue_failures INTEGER,
+    reissue_at INTEGER,
     quarantine_since INTEGER,
     quarantine_retry_at INTEGER,
     due_at INTEGER,
@@ -41,7 +51,9 @@ CREATE TABLE pull_secrets (
     epoch INTEGER NOT NULL DEFAULT 0,
     CHECK ((served_generation IS NULL) = (served_since IS NULL)),
     CHECK ((refusal_registry_id IS NULL) = (refusal_message IS NULL)),
-    CHECK ((slot_at IS NULL) = (slot_failures IS NULL)),
+    CHECK ((slot_at IS NULL) = (slot_failures IS NULL) AND (slot_at IS NULL) = (slot_retry_at IS NULL)),
+    CHECK ((schedule_cron IS NULL) = (schedule_length IS NULL)),
+    CHECK ((reissue_failures IS NULL) = (reissue_at IS NULL)),
     CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pull_secrets_due ON pull_secrets (due_at, cluster_id) WHERE due_at IS NOT NULL;
@@ -81,6 +93,10 @@ CREATE TABLE accounts (
     last_used_at INTEGER,
     gone_at INTEGER,
     gone_how TEXT,
+    -- The last generation that it was part of, when it is verified again, how often it was found dead in a row.
+    served_in INTEGER,
+    check_at INTEGER,
+    dead_looks INTEGER NOT NULL,
     -- Since when it is served although its verification says that it is dead.
     drifted_since INTEGER,
     UNIQUE (registry_id, name),
@@ -115,6 +131,8 @@ CREATE TABLE rotations (
     slot INTEGER,
     from_generation INTEGER NOT NULL,
     to_generation INTEGER NOT NULL,
+    -- Which accounts it replaces.
+    scope TEXT NOT NULL CHECK (json_valid(scope)),
     status TEXT NOT NULL,
     running INTEGER NOT NULL CHECK (running IN (0, 1)),
     phase TEXT NOT NULL,
@@ -136,6 +154,9 @@ CREATE TABLE rotations (
     CHECK ((error_code IS NULL) = (error_message IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX rotations_running ON rotations (cluster_id) WHERE running = 1;
+-- A partial rotation may wait for the running one.
+CREATE UNIQUE INDEX rotations_waiting ON rotations (cluster_id) WHERE status = 'pending' AND running = 0;
+CREATE INDEX rotations_open ON rotations (cluster_id) WHERE status IN ('pending', 'in_progress');
 CREATE UNIQUE INDEX rotations_slot ON rotations (cluster_id, slot)
     WHERE status = 'completed' AND slot IS NOT NULL;
 CREATE INDEX rotations_by_cluster ON rotations (cluster_id, created_at, rotation_id);

@@ -12,7 +12,7 @@ use crate::ids::{AccountId, RotationId};
 use crate::state::pull_secret::{
     Account, AccountPhase, Backoff, Consumer, End, EvidenceSource, OnDeadline, Policy, PullSecret,
     RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase, RotationReason,
-    Served, Trouble,
+    Schedule, Scope, Served, Trouble,
 };
 use crate::store::RotationDetail;
 use crate::time::Timestamp;
@@ -42,6 +42,9 @@ fn account(registry: &str, generation: u32, phase: AccountPhase) -> Account {
         verified_at: Some(at(generation)),
         last_used_at: None,
         gone_at: None,
+        served_in: None,
+        check_at: None,
+        dead_looks: 0,
     }
 }
 
@@ -50,6 +53,7 @@ fn rotation_in(phase: RotationPhase) -> Rotation {
         id: RotationId(Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_00ab)),
         reason: RotationReason::Manual,
         force_immediate: false,
+        scope: Scope::Whole,
         slot: None,
         from: Generation(3),
         to: Generation(4),
@@ -88,7 +92,11 @@ fn record(state: RecordState, accounts: Vec<Account>) -> PullSecret {
         created_at: at(0),
         last_rotated_at: None,
         next_rotation_at: Some(at(2000)),
+        interval_from: None,
+        schedule: Schedule::default(),
         slot: None,
+        reissue_pause: None,
+        waiting: None,
         quarantine: None,
     }
 }
@@ -112,6 +120,9 @@ fn policy() -> Policy {
     Policy {
         interval: None,
         spread: 0.1,
+        window: None,
+        drift_interval: None,
+        reissue: false,
         min_overlap: HOUR * 24,
         grace_period: HOUR * 168,
         on_deadline: OnDeadline::Hold,

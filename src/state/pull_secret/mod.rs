@@ -27,16 +27,17 @@ mod wanted;
 pub use adoption::{Adoption, Verdict};
 pub use apply::apply;
 pub use command::{
-    Answer, Command, CreateAnswer, Evidence, EvidenceSubject, Failure, LookupAnswer, Ownership,
-    Rejection, RevokeAnswer, VerifyAnswer,
+    Answer, Change, Command, CreateAnswer, Evidence, EvidenceSubject, Failure, LookupAnswer,
+    Ownership, Rejection, RevokeAnswer, ScheduleChange, VerifyAnswer,
 };
 pub use effects::{Effect, due_at, effects};
 pub use entropy::{Entropy, cluster_hash};
 pub use event::Event;
 pub use model::{
-    Account, AccountPhase, Announcement, Call, Consumer, End, EvidenceSource, GoneHow, PullSecret,
-    Quarantine, RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase,
-    RotationReason, RotationStatus, Served, Slot, StateName, Trouble,
+    Account, AccountPhase, Announcement, Call, Consumer, End, EvidenceSource, GoneHow, Pause,
+    PullSecret, Quarantine, RecordState, Refusal, RetireReason, Rotation, RotationError,
+    RotationPhase, RotationReason, RotationStatus, Schedule, Scope, Served, Slot, StateName,
+    Trouble,
 };
 pub use policy::{Backoff, OnDeadline, Policy, RegistryPolicy};
 

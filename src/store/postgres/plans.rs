@@ -45,7 +45,7 @@ async fn every_statement_uses_the_index_that_it_names() {
         (replicas::COUNT_OWNED, "pull_secrets_owned"),
         (account::SELECT_LIVE, "accounts_live"),
         (account::SELECT_BORN, "accounts_by_generation"),
-        (rotation::SELECT_RUNNING, "rotations_running"),
+        (rotation::SELECT_OPEN, "rotations_open"),
         (record::SELECT_HEAD, "pull_secrets_pkey"),
         (record::SELECT_HEAD, "clusters_pkey"),
         (record::SELECT_CONSUMERS, "consumers_cluster_id_source_name_key"),

@@ -35,7 +35,7 @@ async fn every_statement_uses_the_index_that_it_names() {
         (turns::SELECT_NEXT, "rotation_turns_order"),
         (turns::SEND_BACK, "rotation_turns_called"),
         (turns::COUNT_CALLED, "rotation_turns_called"),
-        (rotation::SELECT_RUNNING, "rotations_running"),
+        (rotation::SELECT_OPEN, "rotations_open"),
         (read::SELECT_SERVED, "accounts_live"),
         (read::SELECT_SERVED, "rotations_running"),
         (read::SELECT_PRESENTED, "accounts_by_username"),

@@ -6,10 +6,12 @@ mod issue;
 mod missing;
 mod observe;
 mod operate;
+mod partly;
 mod revoke;
 mod rotate;
+mod schedule;
 
-pub(super) use rotate::requested;
+pub(super) use rotate::{renewed, requested, superseded};
 
 use super::model::PullSecret;
 use super::{Command, Context, Event, Rejection};
@@ -31,7 +33,10 @@ pub(super) fn accept(
         Command::Missing { account_id, listed_at } => {
             Ok(missing::missing(known(state)?, *account_id, *listed_at, context))
         }
-        Command::RotatePartly { .. } => Err(Rejection::NotYet),
+        Command::RotatePartly { rotation_id, added, removed } => {
+            partly::rotate_partly(known(state)?, *rotation_id, added, removed, context)
+        }
+        Command::Reschedule(change) => schedule::reschedule(known(state)?, change, context),
         Command::Complete { rotation_id } => {
             operate::complete(known(state)?, *rotation_id, context)
         }
@@ -84,6 +89,7 @@ fn refuse_in_quarantine(
         | Command::Revoke
         | Command::Rotate { .. }
         | Command::RotatePartly { .. }
+        | Command::Reschedule(_)
         | Command::Complete { .. }
         | Command::Extend { .. }
         | Command::Rollback { .. }

@@ -64,6 +64,9 @@ pub fn policy() -> Policy {
     Policy {
         interval: None,
         spread: 0.1,
+        window: None,
+        drift_interval: None,
+        reissue: false,
         min_overlap: 24 * HOUR,
         grace_period: 7 * 24 * HOUR,
         on_deadline: OnDeadline::Hold,
@@ -278,9 +281,15 @@ impl World {
         self.holders[holder].generation = served.generation;
     }
 
+    /// The holder presents one account after the other; the adapter confirms what it applied.
+    pub fn heartbeats(&mut self, holder: usize) {
+        (0..self.holders[holder].accounts.len()).for_each(|pick| self.heartbeat(holder, pick));
+    }
+
     /// The holder presents one of the accounts it holds; the adapter confirms what it applied.
-    pub fn heartbeat(&mut self, holder: usize) {
-        let Some(account_id) = self.holders[holder].accounts.first().copied() else { return };
+    pub fn heartbeat(&mut self, holder: usize, pick: usize) {
+        let accounts = &self.holders[holder].accounts;
+        let Some(account_id) = accounts.get(pick % accounts.len().max(1)).copied() else { return };
         let (source, subject) = if holder == ADAPTER {
             let generation = self.holders[holder].generation;
             (EvidenceSource::Adapter, EvidenceSubject::Generation(generation))
