@@ -110,7 +110,7 @@ pub enum Command {
         removed: Vec<RegistryId>,
     },
     /// The cluster's own schedule.
-    Reschedule(ScheduleChange),
+    Reschedule(Box<ScheduleChange>),
 }
 
 /// What is to become of the cluster's own schedule.

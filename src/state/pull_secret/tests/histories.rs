@@ -45,7 +45,7 @@ fn command(world: &mut World, choice: u16) {
         // A short list first, a longer one later.
         4 | 5 => issue(Some(all[..=rest % all.len()].to_vec())),
         6 => partly(&all, fresh, rest),
-        23 if rest.is_multiple_of(3) => Command::Reschedule(reschedule(world, rest)),
+        23 if rest.is_multiple_of(3) => Command::Reschedule(Box::new(reschedule(world, rest))),
         7 => Command::Revoke,
         8..=15 => rotate(RotationReason::Manual, false),
         16 => rotate(RotationReason::Compromise, false),

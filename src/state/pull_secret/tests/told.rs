@@ -99,7 +99,7 @@ impl Told {
     }
 
     pub fn reschedule(&mut self, change: ScheduleChange) -> Answered {
-        self.tell(&Command::Reschedule(change))
+        self.tell(&Command::Reschedule(Box::new(change)))
     }
 
     pub fn delete(&mut self) -> Answered {
