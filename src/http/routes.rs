@@ -106,6 +106,7 @@ pub enum Op {
     IssuePullSecret,
     ReadPullSecret,
     RevokePullSecret,
+    ChangeSchedule,
     ConfirmGeneration,
     Heartbeat,
     StartRotation,
@@ -149,10 +150,12 @@ pub struct Route {
 pub enum Verb {
     Get,
     Post,
+    Patch,
     Delete,
 }
 
 const SECRETS: &str = "/v1/clusters/{cluster_id}/pull-secrets";
+const SCHEDULE: &str = "/v1/clusters/{cluster_id}/pull-secrets/schedule";
 const CONFIRM: &str = "/v1/clusters/{cluster_id}/pull-secrets/confirm";
 const HEARTBEATS: &str = "/v1/clusters/{cluster_id}/pull-secrets/heartbeats";
 const ROTATIONS: &str = "/v1/clusters/{cluster_id}/pull-secrets/rotations";
@@ -176,13 +179,14 @@ impl Op {
     pub const fn route(self) -> Route {
         use Access::{AnyOf, OwnProof, Probe};
         use Permission as May;
-        use Verb::{Delete, Get, Post};
+        use Verb::{Delete, Get, Patch, Post};
         let (method, path, access, idempotent) = match self {
             Self::IssuePullSecret => (Post, SECRETS, AnyOf(&[May::PullSecretsCreate]), true),
             Self::ReadPullSecret => {
                 (Get, SECRETS, AnyOf(&[May::PullSecretsGet, May::MetadataGet]), true)
             }
             Self::RevokePullSecret => (Delete, SECRETS, AnyOf(&[May::PullSecretsDelete]), true),
+            Self::ChangeSchedule => (Patch, SCHEDULE, AnyOf(&[May::RotationsUpdate]), true),
             Self::ConfirmGeneration => (Post, CONFIRM, AnyOf(&[May::RotationsConfirm]), true),
             Self::Heartbeat => (Post, HEARTBEATS, OwnProof, true),
             Self::StartRotation => {

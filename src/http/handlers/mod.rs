@@ -11,6 +11,7 @@ mod operate;
 mod pull_secrets;
 mod registries;
 mod rotations;
+mod schedule;
 
 use actix_web::web;
 
@@ -28,6 +29,7 @@ pub fn handlers(backend: Backend) -> impl Fn(&mut web::ServiceConfig) + Clone + 
                 Op::IssuePullSecret => bind(config, *op, pull_secrets::issue),
                 Op::ReadPullSecret => bind(config, *op, pull_secrets::read),
                 Op::RevokePullSecret => bind(config, *op, pull_secrets::revoke),
+                Op::ChangeSchedule => bind(config, *op, schedule::change),
                 Op::ConfirmGeneration => bind(config, *op, evidence::confirm_generation),
                 Op::Heartbeat => bind(config, *op, evidence::heartbeat),
                 Op::StartRotation => bind(config, *op, rotations::start),

@@ -185,6 +185,7 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::ListRegistries
             | Op::SweepRegistry
             | Op::AcknowledgeRestore
+            | Op::ChangeSchedule
             | Op::ListAuditEvents => bind(config, *op, reached),
             // One row stays without a handler; the server binds the probes itself.
             Op::ListAttention | Op::Healthz | Op::Readyz => {}

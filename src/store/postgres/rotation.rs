@@ -49,7 +49,7 @@ const UPSERT: &str = concat!(
     "INSERT INTO rotations (status, running, ",
     rotation_columns!(),
     ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
-     $19, $20, $21, $22, $23, $24, $25, $26) ",
+     $19, $20, $21, $22, $23, $24, $25, $26::jsonb) ",
     rotation_changes!()
 );
 

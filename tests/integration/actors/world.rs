@@ -109,6 +109,9 @@ fn policy(flavour: Flavour) -> Policy {
     Policy {
         interval: None,
         spread: 0.1,
+        window: None,
+        drift_interval: None,
+        reissue: false,
         min_overlap: Duration::ZERO,
         grace_period: Duration::from_secs(600),
         on_deadline: OnDeadline::Hold,

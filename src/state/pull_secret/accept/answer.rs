@@ -185,10 +185,10 @@ fn verify(
     match account.phase {
         // A decision to delete must not rest on it for a moment; else a second look makes sure.
         AccountPhase::Serving if record.deletes() || account.dead_looks + 1 >= SURE => {
-            vec![second_look(failure, at), Event::DriftFound { account_id, at }]
+            vec![second_look(failure, context), Event::DriftFound { account_id, at }]
         }
         AccountPhase::Serving => {
-            vec![second_look(failure, at), Event::DriftSuspected { account_id, at }]
+            vec![second_look(failure, context), Event::DriftSuspected { account_id, at }]
         }
         // Nobody waits for the answer any more when the rotation was superseded or completed.
         AccountPhase::Retiring if record.wanted_call(account).is_some() => {
@@ -207,10 +207,12 @@ fn verify(
 }
 
 /// Registries answer stale for a moment: no two looks come at once.
-fn second_look(failure: Event, at: Timestamp) -> Event {
+fn second_look(failure: Event, context: &Context<'_>) -> Event {
+    let pause = context.policy.drift_interval.map_or(BETWEEN_LOOKS, |it| it.min(BETWEEN_LOOKS));
+    let earliest = context.now.plus(pause);
     match failure {
         Event::CallFailed { account_id, call, trouble, next_attempt_at } => {
-            let next_attempt_at = next_attempt_at.max(at.plus(BETWEEN_LOOKS));
+            let next_attempt_at = next_attempt_at.max(earliest);
             Event::CallFailed { account_id, call, trouble, next_attempt_at }
         }
         other => other,

@@ -252,13 +252,12 @@ fn commands(name: CommandName, told: &mut Told) -> Vec<(&'static str, Command)> 
             ]
         }
         CommandName::Reschedule => {
-            let next_at = Change::To(now.plus(HOUR));
-            let early = Change::To(now);
-            let change = |next_at| {
+            let at = |next_at| {
+                let next_at = Change::To(next_at);
                 let change = ScheduleChange { next_at, ..ScheduleChange::default() };
                 Command::Reschedule(Box::new(change))
             };
-            vec![("", change(next_at)), (" too early", change(early))]
+            vec![("", at(now.plus(HOUR))), (" too early", at(now))]
         }
         CommandName::Complete => vec![
             ("", Command::Complete { rotation_id }),
