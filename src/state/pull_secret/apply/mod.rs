@@ -322,10 +322,35 @@ impl PullSecret {
         }
     }
 
+    /// Whether the generation that is not served has begun to be deleted.
+    fn deletion_began(&self) -> bool {
+        let decided = match self.rotation().map(|rotation| &rotation.phase) {
+            Some(
+                RotationPhase::RevokingOld { .. }
+                | RotationPhase::RollingBack { decided: Some(_), .. },
+            ) => true,
+            Some(
+                RotationPhase::Pending
+                | RotationPhase::CreatingCredentials
+                | RotationPhase::VerifyingCredentials
+                | RotationPhase::DualCredentialPeriod { .. }
+                | RotationPhase::RollingBack { decided: None, .. }
+                | RotationPhase::RemovingNew { .. }
+                | RotationPhase::Ended(_),
+            )
+            | None => false,
+        };
+        decided && !self.accounts.iter().any(|account| account.phase == AccountPhase::Retiring)
+    }
+
     /// Nothing is deleted while the served credential is dead.
     fn drift_found(&mut self, account_id: AccountId) {
         if let Some(account) = self.accounts.iter_mut().find(|account| account.id == account_id) {
             account.verified_at = None;
+        }
+        // What is being deleted already is never served again, so there is nothing to go back to.
+        if self.deletion_began() {
+            return;
         }
         self.adoption_withdrawn();
         self.set_drifted(true);
