@@ -35,8 +35,8 @@ pub(super) fn advance(record: &PullSecret, context: &mut Context<'_>) -> Option<
         Some(_) => return Some(Event::Released { at: context.now }),
         None => {}
     }
-    doubt(record, context)
-        .or_else(|| lost_call(record, context))
+    lost_call(record, context)
+        .or_else(|| doubt(record, context))
         .or_else(|| withdrawal(record, context))
         .or_else(|| removal(record, context))
         .or_else(|| plan(record, context))

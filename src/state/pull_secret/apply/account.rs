@@ -137,21 +137,15 @@ impl Account {
     /// Its row is from before the database was restored: whatever was asked of the registry since may have
     /// been applied, a create above all, and "gone" has to be heard anew.
     pub(super) fn doubt(&mut self, restored_at: Timestamp) {
+        if self.phase == AccountPhase::Planned {
+            // It may have been sent. What a lookup finds is taken over by its marker only, never by its name.
+            self.phase = AccountPhase::Creating;
+            return;
+        }
         self.unanswered_create_at = self.unanswered_create_at.max(Some(restored_at));
         self.forget_checks(restored_at);
-        match self.phase {
-            // A name that was refused for good is not asked for again.
-            AccountPhase::Planned if !self.trouble.refused => self.phase = AccountPhase::Creating,
-            AccountPhase::Verified => self.phase = AccountPhase::Created,
-            AccountPhase::Planned
-            | AccountPhase::Creating
-            | AccountPhase::Created
-            | AccountPhase::Serving
-            | AccountPhase::Retiring
-            | AccountPhase::Deleting
-            | AccountPhase::Gone
-            | AccountPhase::Burnt
-            | AccountPhase::Residue => {}
+        if self.phase == AccountPhase::Verified {
+            self.phase = AccountPhase::Created;
         }
     }
 

@@ -83,9 +83,7 @@ impl PullSecret {
             Event::AdoptionWithdrawn { .. } => self.adoption_withdrawn(),
             Event::DriftFound { account_id, .. } => {
                 self.account_event(*account_id, event);
-                // Nothing is deleted while the served credential is dead.
-                self.adoption_withdrawn();
-                self.set_drifted(true);
+                self.drift_found();
             }
             Event::AccountVerified { account_id, .. } => {
                 self.account_event(*account_id, event);
@@ -383,6 +381,37 @@ impl PullSecret {
             | RotationPhase::RemovingNew { .. }
             | RotationPhase::Ended(_) => {}
         }
+    }
+
+    /// Whether the generation that is not served has begun to be deleted.
+    fn deletion_began(&self) -> bool {
+        let decided = match self.rotation().map(|rotation| &rotation.phase) {
+            Some(
+                RotationPhase::RevokingOld { .. }
+                | RotationPhase::RollingBack { decided: Some(_), .. },
+            ) => true,
+            Some(
+                RotationPhase::Pending
+                | RotationPhase::CreatingCredentials
+                | RotationPhase::VerifyingCredentials
+                | RotationPhase::DualCredentialPeriod { .. }
+                | RotationPhase::RollingBack { decided: None, .. }
+                | RotationPhase::RemovingNew { .. }
+                | RotationPhase::Ended(_),
+            )
+            | None => false,
+        };
+        decided && !self.accounts.iter().any(|account| account.phase == AccountPhase::Retiring)
+    }
+
+    /// Nothing is deleted while the served credential is dead. What is being deleted already is never served
+    /// again, so there is nothing to go back to then.
+    fn drift_found(&mut self) {
+        if self.deletion_began() {
+            return;
+        }
+        self.adoption_withdrawn();
+        self.set_drifted(true);
     }
 
     fn rotation_ended(&mut self, end: &End, at: Timestamp) {

@@ -23,7 +23,7 @@ fn a_create_that_may_have_been_sent_is_looked_up_first() {
     assert_eq!(names(&events), ["doubted"]);
     assert!(told.wants(Call::Lookup) && !told.wants(Call::Create));
     let events = told.call(Answer::Lookup(LookupAnswer::Absent));
-    assert_eq!(names(&events), ["account_burnt", "account_planned"]);
+    assert_eq!(names(&events), ["account_gone", "account_planned"]);
     assert!(told.wants(Call::Create), "the new name is not doubted");
     told.work();
     assert_eq!(told.name(), StateName::Active);
@@ -114,4 +114,23 @@ fn a_listing_without_a_served_account_makes_it_drifted() {
     assert_eq!(told.tell(&missing), Ok(Vec::new()), "the login came after the listing");
     told.delete().unwrap();
     assert_eq!(told.tell(&missing), Ok(Vec::new()), "it is not handed out any more");
+}
+
+/// A decision to delete is final: whoever learns that the served account is dead cannot go back to what is
+/// being deleted.
+#[test]
+fn a_dead_account_calls_nothing_back_that_is_being_deleted() {
+    let mut told = Told::dual();
+    told.pass(MINUTE);
+    told.complete().unwrap();
+    told.call(valid());
+    assert_eq!(told.phases(1), [AccountPhase::Deleting]);
+    told.pass(MINUTE);
+    let missing = Command::Missing { account_id: told.account(2).id, listed_at: told.now };
+    assert_eq!(names(&told.tell(&missing).unwrap()), ["drift_found"]);
+    assert_eq!(told.phase(), "revoking_old");
+    assert!(told.rollback().is_err());
+    told.call(deleted());
+    assert_eq!((told.name(), told.served()), (StateName::Active, 2));
+    assert_eq!(told.account(2).verified_at, None, "drifted all the same");
 }
