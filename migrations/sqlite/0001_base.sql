@@ -57,6 +57,7 @@ CREATE TABLE pull_secrets (
     CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pull_secrets_due ON pull_secrets (due_at, cluster_id) WHERE due_at IS NOT NULL;
+CREATE INDEX pull_secrets_owned ON pull_secrets (owner, cluster_id) WHERE owner IS NOT NULL;
 CREATE INDEX pull_secrets_by_state ON pull_secrets (state, cluster_id);
 CREATE INDEX pull_secrets_refused ON pull_secrets (state, state_since, cluster_id)
     WHERE refusal_registry_id IS NOT NULL;
@@ -257,6 +258,72 @@ CREATE TABLE replicas (
     seen_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Sweeps: when a registry's accounts are compared with ours, who is at it, what came of the last time.
+CREATE TABLE sweeps (
+    registry_id TEXT NOT NULL PRIMARY KEY,
+    due_at INTEGER NOT NULL,
+    holder BLOB CHECK (holder IS NULL OR length(holder) = 16),
+    lease_until INTEGER,
+    started_at INTEGER,
+    finished_at INTEGER,
+    listed INTEGER,
+    ours INTEGER,
+    unknown_accounts INTEGER,
+    foreign_accounts INTEGER,
+    missing INTEGER,
+    failed_at INTEGER,
+    last_error TEXT,
+    CHECK ((holder IS NULL) = (lease_until IS NULL)),
+    CHECK ((started_at IS NULL) = (finished_at IS NULL)),
+    CHECK ((failed_at IS NULL) = (last_error IS NULL))
+) STRICT, WITHOUT ROWID;
+
+-- Accounts at a registry that are ours and that no row wants. With `decided_at` their deletion goes on until the
+-- registry says "gone"; `call_token` is that of the announced call.
+CREATE TABLE unknown_accounts (
+    registry_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    remote_id TEXT,
+    cluster_id TEXT,
+    generation INTEGER,
+    first_seen_at INTEGER NOT NULL,
+    decided_at INTEGER,
+    call_token BLOB CHECK (call_token IS NULL OR length(call_token) = 16),
+    call_at INTEGER,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    next_attempt_at INTEGER,
+    last_error TEXT,
+    PRIMARY KEY (registry_id, name),
+    CHECK ((call_token IS NULL) = (call_at IS NULL)),
+    CHECK ((decided_at IS NULL) = (next_attempt_at IS NULL)),
+    CHECK (decided_at IS NOT NULL OR call_token IS NULL)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX unknown_accounts_due ON unknown_accounts (registry_id, next_attempt_at, name)
+    WHERE next_attempt_at IS NOT NULL;
+
+-- Whether any row names an account.
+CREATE INDEX accounts_by_name ON accounts (name);
+
+-- What is handed out, by registry.
+CREATE INDEX accounts_serving ON accounts (registry_id, name) WHERE phase = 'serving';
+
+-- The last time that the database was found to be older than what it has done.
+CREATE TABLE restores (
+    one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    restored_at INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    acknowledged_at INTEGER,
+    acknowledged_by TEXT,
+    CHECK ((acknowledged_at IS NULL) = (acknowledged_by IS NULL))
+) STRICT;
+CREATE INDEX restores_open ON restores (restored_at) WHERE acknowledged_at IS NULL;
+
+-- The life of the database server that the rows were last written in, where it can be told.
+CREATE TABLE timelines (
+    one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    timeline TEXT NOT NULL
+) STRICT;
+
 -- Rotations that wait for their turn, until their cluster's next commit says otherwise. `turn_rank`: 0 asked for
 -- by somebody, 1 by the schedule. Until `called_until` a place is kept.
 CREATE TABLE rotation_turns (
@@ -268,3 +335,12 @@ CREATE TABLE rotation_turns (
 CREATE INDEX rotation_turns_order ON rotation_turns (turn_rank, since, cluster_id);
 CREATE INDEX rotation_turns_called ON rotation_turns (called_until) WHERE called_until IS NOT NULL;
 CREATE INDEX accounts_deleting ON accounts (next_attempt_at, cluster_id) WHERE phase = 'deleting';
+
+-- When a registry's own record of use is read next, and until when the last reading told.
+CREATE TABLE usage_readings (
+    registry_id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    due_at INTEGER NOT NULL,
+    read_until INTEGER,
+    PRIMARY KEY (registry_id, scope)
+) STRICT, WITHOUT ROWID;

@@ -197,6 +197,7 @@ pub(super) fn detail(event: &Event) -> Value {
         Event::IssueDenied { refusal, .. } | Event::IssueFailed { refusal, .. } => {
             json!({ "registry_id": refusal.registry_id, "message": refusal.message })
         }
+        Event::Doubted { restored_at, .. } => json!({ "restored_at": restored_at }),
         Event::Quarantined { quarantine } => json!({ "retry_at": quarantine.retry_at }),
         Event::GenerationStarted { .. }
         | Event::AccountPlanned { .. }

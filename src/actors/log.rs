@@ -141,6 +141,7 @@ fn loudness(event: &Event) -> Loudness {
         | Event::AccountResidue { .. }
         | Event::DriftSuspected { .. }
         | Event::DriftFound { .. }
+        | Event::Doubted { .. }
         | Event::RollbackRefused { .. }
         | Event::AdoptionWithdrawn { .. }
         | Event::IssueDenied { .. }

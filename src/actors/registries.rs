@@ -220,6 +220,8 @@ pub fn tuning(config: &Config) -> Tuning {
         batch: config.scheduler.batch,
         max_rotations: config.rotation.max_concurrent,
         lease: config.scheduler.lease,
+        sweep_interval: config.scheduler.sweep_interval,
+        sweep_safety_age: config.scheduler.sweep_safety_age,
         audit_after: config.cleanup.audit_after,
         ..Tuning::default()
     }

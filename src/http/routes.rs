@@ -31,6 +31,8 @@ pub enum Permission {
     RotationsForce,
     FleetGet,
     FleetList,
+    FleetCreate,
+    FleetUpdate,
     AuditList,
 }
 
@@ -59,6 +61,8 @@ impl Permission {
             Self::RotationsForce => ("pull-secrets/rotations", "force", &[Role::Admin]),
             Self::FleetGet => ("credentials-fleet", "get", WATCHERS),
             Self::FleetList => ("credentials-fleet", "list", WATCHERS),
+            Self::FleetCreate => ("credentials-fleet", "create", OPERATORS),
+            Self::FleetUpdate => ("credentials-fleet", "update", OPERATORS),
             // A subresource of its own, so that a reviewer can tell it from the rest of the fleet.
             Self::AuditList => ("credentials-fleet/audit", "list", OPERATORS),
         }
@@ -116,6 +120,9 @@ pub enum Op {
     ListPullSecrets,
     ListAllRotations,
     ListAttention,
+    ListRegistries,
+    SweepRegistry,
+    AcknowledgeRestore,
     ListAuditEvents,
     Healthz,
     Readyz,
@@ -153,6 +160,8 @@ const CONFIRM: &str = "/v1/clusters/{cluster_id}/pull-secrets/confirm";
 const HEARTBEATS: &str = "/v1/clusters/{cluster_id}/pull-secrets/heartbeats";
 const ROTATIONS: &str = "/v1/clusters/{cluster_id}/pull-secrets/rotations";
 const ROTATION: &str = "/v1/clusters/{cluster_id}/pull-secrets/rotations/{rotation_id}";
+const SWEEPS: &str = "/v1/registries/{registry_id}/sweeps";
+const ACKNOWLEDGE: &str = "/v1/restored/acknowledge";
 const ROTATION_CONFIRM: &str =
     "/v1/clusters/{cluster_id}/pull-secrets/rotations/{rotation_id}/confirm";
 const ROTATION_COMPLETE: &str =
@@ -199,6 +208,9 @@ impl Op {
             Self::ListPullSecrets => (Get, "/v1/pull-secrets", AnyOf(&[May::MetadataList]), true),
             Self::ListAllRotations => (Get, "/v1/rotations", AnyOf(&[May::RotationsList]), true),
             Self::ListAttention => (Get, "/v1/attention", AnyOf(&[May::FleetList]), true),
+            Self::ListRegistries => (Get, "/v1/registries", AnyOf(&[May::FleetList]), true),
+            Self::SweepRegistry => (Post, SWEEPS, AnyOf(&[May::FleetCreate]), true),
+            Self::AcknowledgeRestore => (Post, ACKNOWLEDGE, AnyOf(&[May::FleetUpdate]), true),
             Self::ListAuditEvents => (Get, "/v1/audit-events", AnyOf(&[May::AuditList]), true),
             Self::Healthz => (Get, "/healthz", Probe, true),
             Self::Readyz => (Get, "/readyz", Probe, true),

@@ -393,3 +393,6 @@ impl fmt::Debug for CallContext {
         f.debug_struct("CallContext").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -224,7 +224,7 @@ pub fn store(error: &StoreError) -> ApiError {
         }
         StoreError::Duplicate { .. }
         | StoreError::Locked { .. }
-        | StoreError::Served { .. }
+        | StoreError::Unworkable { .. }
         | StoreError::InstallationMismatch { .. }
         | StoreError::Corrupt { .. }
         | StoreError::SchemaTooNew { .. }

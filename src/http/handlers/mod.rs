@@ -9,6 +9,7 @@ mod fleet;
 mod once;
 mod operate;
 mod pull_secrets;
+mod registries;
 mod rotations;
 mod schedule;
 
@@ -42,6 +43,9 @@ pub fn handlers(backend: Backend) -> impl Fn(&mut web::ServiceConfig) + Clone + 
                 Op::ListPullSecrets => bind(config, *op, fleet::pull_secrets),
                 Op::ListAllRotations => bind(config, *op, fleet::rotations),
                 Op::ListAttention => bind(config, *op, fleet::attention),
+                Op::ListRegistries => bind(config, *op, registries::list),
+                Op::SweepRegistry => bind(config, *op, registries::sweep),
+                Op::AcknowledgeRestore => bind(config, *op, registries::acknowledge),
                 Op::ListAuditEvents => bind(config, *op, audit::list),
                 // The frame of the application answers these.
                 Op::Healthz | Op::Readyz => {}

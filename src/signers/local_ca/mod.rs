@@ -3,7 +3,7 @@
 //! Signing is computation; nothing happens outside until a trust bundle is published. Knows nothing of where
 //! what it makes is kept.
 
-mod mint;
+pub(super) mod mint;
 
 use async_trait::async_trait;
 

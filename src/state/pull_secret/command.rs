@@ -100,6 +100,13 @@ pub enum Command {
         /// Which account.
         account_id: AccountId,
     },
+    /// A registry's listing does not hold an account that is handed out.
+    Missing {
+        /// Which account.
+        account_id: AccountId,
+        /// When the listing was asked for.
+        listed_at: Timestamp,
+    },
     /// The recorded set of registries changes; all other accounts are kept. Dead accounts need no command.
     RotatePartly {
         /// The new rotation's id.
@@ -285,6 +292,22 @@ impl Answer {
     #[must_use]
     pub fn lost(call: Call, message: &str) -> Self {
         let failure = Failure { message: message.to_owned(), retry_after: None, blocked: false };
+        Self::unanswered(call, failure)
+    }
+
+    /// The answer that stands in for one that nobody waits for any more. The service's own end is not the
+    /// account's failure.
+    #[must_use]
+    pub fn abandoned(call: Call) -> Self {
+        let failure = Failure {
+            message: "the service stopped while the call was running".to_owned(),
+            retry_after: Some(Duration::ZERO),
+            blocked: true,
+        };
+        Self::unanswered(call, failure)
+    }
+
+    const fn unanswered(call: Call, failure: Failure) -> Self {
         match call {
             Call::Create => Self::Create(CreateAnswer::Unknown(failure)),
             Call::Lookup => Self::Lookup(LookupAnswer::Failed(failure)),

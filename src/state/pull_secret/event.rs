@@ -320,6 +320,13 @@ pub enum Event {
         /// When its word will count.
         again_at: Timestamp,
     },
+    /// The database was restored: no account from before is taken at its row's word.
+    Doubted {
+        /// When the restore was noticed.
+        restored_at: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
     /// Accounts that wait for a late or daily look are tried again at once.
     RetryRequested {
         /// When.
@@ -386,6 +393,7 @@ impl Event {
             | Self::IssueFailed { .. }
             | Self::RevocationRequested { .. }
             | Self::Revoked { .. }
+            | Self::Doubted { .. }
             | Self::RetryRequested { .. }
             | Self::Removed { .. }
             | Self::Quarantined { .. }

@@ -15,6 +15,7 @@ mod accept;
 mod adoption;
 mod advance;
 mod apply;
+mod clock;
 mod command;
 mod effects;
 mod entropy;
@@ -56,6 +57,11 @@ pub struct Context<'a> {
     pub last_generation: Generation,
     /// Whether the fleet's limits let a rotation begin now.
     pub may_start: bool,
+    /// When the database was last found to be older than what it has done.
+    pub restored_at: Option<Timestamp>,
+    /// Whether the wall clock may be believed. While it may not, nothing is deleted or removed because time
+    /// has passed.
+    pub time_is_trusted: bool,
 }
 
 /// Decides what a command does to a cluster's pull secret (`None`: there is no record).

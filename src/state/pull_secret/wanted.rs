@@ -21,6 +21,8 @@ impl PullSecret {
     }
 
     fn check_of_served(&self, account: &Account) -> Option<Timestamp> {
+        // After a restore a login from before it proves nothing.
+        let doubted = account.unanswered_create_at.and_then(|since| check_since(account, since));
         let decided = match self.rotation().map(|rotation| &rotation.phase) {
             Some(
                 RotationPhase::RevokingOld { decided_at, .. }
@@ -39,7 +41,7 @@ impl PullSecret {
             )
             | None => None,
         };
-        decided.or_else(|| next_look(account))
+        decided.or(doubted).or_else(|| next_look(account))
     }
 
     fn check_of_old(&self, account: &Account) -> Option<Timestamp> {

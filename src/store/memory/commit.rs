@@ -22,6 +22,12 @@ impl Tables {
         if version != commit.expected_version {
             return Err(StoreError::Conflict);
         }
+        let stored = self.records.get(commit.cluster_id).map(|record| record.ownership.epoch);
+        if let (RecordChange::Write(_), Some(epoch)) = (&changes.record, stored)
+            && epoch != commit.ownership.epoch
+        {
+            return Err(StoreError::Conflict);
+        }
         self.check(commit, &changes)?;
         self.check_turn(commit)?;
         if let Some(answer) = &commit.idempotency {
@@ -80,7 +86,8 @@ impl Tables {
         match changes.record {
             RecordChange::Write(record) => {
                 let state = PullSecret::clone(record).compact();
-                let record = Record { state, due_at: commit.due_at };
+                let ownership = commit.ownership.passed_to(commit.owner);
+                let record = Record { state, due_at: commit.due_at, ownership };
                 self.records.insert(cluster_id.clone(), record);
             }
             RecordChange::Remove => {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use sqlx::FromRow;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use super::super::columns::StateColumns;
-use super::super::{Loaded, PullSecretRow, StoreError};
+use super::super::{Loaded, OwnedBy, PullSecretRow, StoreError};
 use super::decode::{count, generation, maybe_word, small, word};
 use super::rotation::{BriefRow, Open};
-use crate::ids::{ClusterId, Generation, RegistryId};
+use crate::ids::{ClusterId, Generation, RegistryId, ReplicaId};
 use crate::state::pull_secret::{
     Account, Consumer, Pause, PullSecret, Quarantine, Refusal, Schedule, Served, Slot,
 };
@@ -31,7 +32,8 @@ macro_rules! head_columns {
          p.schedule_enabled AS schedule_enabled, p.schedule_next_at AS schedule_next_at, \
          p.schedule_cron AS schedule_cron, p.schedule_length AS schedule_length, \
          p.reissue_failures AS reissue_failures, p.reissue_at AS reissue_at, \
-         p.quarantine_since AS quarantine_since, p.quarantine_retry_at AS quarantine_retry_at"
+         p.quarantine_since AS quarantine_since, p.quarantine_retry_at AS quarantine_retry_at, \
+         p.owner AS owner, p.epoch AS epoch"
     };
 }
 pub(in crate::store) use head_columns;
@@ -64,6 +66,8 @@ pub(in crate::store) struct HeadRow {
     reissue_at: Option<Timestamp>,
     quarantine_since: Option<Timestamp>,
     quarantine_retry_at: Option<Timestamp>,
+    owner: Option<Uuid>,
+    epoch: i64,
 }
 
 /// A record without what hangs on it.
@@ -82,6 +86,7 @@ pub(in crate::store) struct Head {
     pub slot: Option<Slot>,
     pub reissue_pause: Option<Pause>,
     pub quarantine: Option<Quarantine>,
+    pub ownership: OwnedBy,
 }
 
 pub(in crate::store) fn served(
@@ -138,6 +143,7 @@ impl TryFrom<HeadRow> for Head {
             slot: slot.transpose()?,
             reissue_pause: pause.transpose()?,
             quarantine: quarantine.map(|(since, retry_at)| Quarantine { since, retry_at }),
+            ownership: OwnedBy { owner: row.owner.map(ReplicaId), epoch: count(row.epoch)? },
         })
     }
 }
@@ -151,6 +157,7 @@ impl Head {
         consumers: Vec<Consumer>,
     ) -> Result<Loaded, StoreError> {
         let (version, last_generation) = (self.version, self.last_generation);
+        let ownership = self.ownership;
         let record = PullSecret {
             cluster_id: self.cluster_id,
             state: self.state.rebuild(open.running)?,
@@ -170,14 +177,15 @@ impl Head {
             waiting: open.waiting.map(Box::new),
             quarantine: self.quarantine,
         };
-        Ok(Loaded { record: Some(record), version, last_generation })
+        Ok(Loaded { record: Some(record), version, last_generation, ownership })
     }
 }
 
 /// What is left of a cluster without a record.
 pub(in crate::store) fn without_record(row: Option<(i64, i64)>) -> Result<Loaded, StoreError> {
     let Some((version, last)) = row else { return Ok(Loaded::default()) };
-    Ok(Loaded { record: None, version: count(version)?, last_generation: generation(last)? })
+    let (version, last_generation) = (count(version)?, generation(last)?);
+    Ok(Loaded { version, last_generation, ..Loaded::default() })
 }
 
 /// The columns that [`bind_record`] binds.
@@ -187,12 +195,12 @@ macro_rules! record_columns {
          refusal_registry_id, refusal_message, registries, created_at, last_rotated_at, \
          next_rotation_at, slot_at, slot_failures, quarantine_since, quarantine_retry_at, due_at, \
          slot_retry_at, interval_from, schedule_enabled, schedule_next_at, schedule_cron, \
-         schedule_length, reissue_failures, reissue_at"
+         schedule_length, reissue_failures, reissue_at, owner, epoch"
     };
 }
 pub(in crate::store) use record_columns;
 
-/// A record is written whole.
+/// A record is written whole, unless somebody else became its owner.
 macro_rules! record_changes {
     () => {
         "ON CONFLICT (cluster_id) DO UPDATE SET state = excluded.state, \
@@ -208,18 +216,20 @@ macro_rules! record_changes {
          schedule_enabled = excluded.schedule_enabled, \
          schedule_next_at = excluded.schedule_next_at, schedule_cron = excluded.schedule_cron, \
          schedule_length = excluded.schedule_length, \
-         reissue_failures = excluded.reissue_failures, reissue_at = excluded.reissue_at"
+         reissue_failures = excluded.reissue_failures, reissue_at = excluded.reissue_at, \
+         owner = excluded.owner, epoch = excluded.epoch WHERE pull_secrets.epoch = "
     };
 }
 pub(in crate::store) use record_changes;
 
-/// Binds [`record_columns`]; the list of registries as JSON text.
+/// Binds [`record_columns`] and the epoch that is expected; the list of registries as JSON text.
 macro_rules! bind_record {
-    ($query:expr, $record:expr, $due_at:expr) => {{
+    ($query:expr, $record:expr, $commit:expr) => {{
         let columns = $crate::store::columns::StateColumns::of(&$record.state);
         let refusal = columns.refusal.as_ref();
         let registries = serde_json::to_string(&$record.registries)
             .map_err(|_| StoreError::corrupt("a list of registries"))?;
+        let after = $commit.ownership.passed_to($commit.owner);
         let window = $record.schedule.window.as_ref();
         let length = window.map(|window| window.length().as_micros());
         let length = length.map(|micros| i64::try_from(micros).unwrap_or(i64::MAX));
@@ -240,7 +250,7 @@ macro_rules! bind_record {
             .bind($record.slot.map(|slot| i64::from(slot.failures)))
             .bind($record.quarantine.map(|quarantine| quarantine.since))
             .bind($record.quarantine.map(|quarantine| quarantine.retry_at))
-            .bind($due_at)
+            .bind($commit.due_at)
             .bind($record.slot.map(|slot| slot.retry_at))
             .bind($record.interval_from)
             .bind($record.schedule.enabled)
@@ -249,6 +259,9 @@ macro_rules! bind_record {
             .bind(length)
             .bind($record.reissue_pause.map(|pause| i64::from(pause.failures)))
             .bind($record.reissue_pause.map(|pause| pause.until))
+            .bind(after.owner.map(|owner| owner.0))
+            .bind($crate::store::rows::decode::signed(after.epoch))
+            .bind($crate::store::rows::decode::signed($commit.ownership.epoch))
     }};
 }
 pub(in crate::store) use bind_record;

@@ -18,11 +18,15 @@ mod place;
 mod probe;
 mod read;
 mod record;
+mod replicas;
 mod rotation;
 mod rotations;
+mod sweep;
 mod time;
 mod turns;
 mod upkeep;
+mod usage;
+mod wake;
 mod write;
 
 #[cfg(test)]
@@ -41,12 +45,13 @@ use uuid::Uuid;
 
 use super::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
-    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
-    IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
-    Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts,
+    AuditStream, Claimed, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey,
+    IdempotencyStart, IdempotencyState, Loaded, OwnedBy, Page, Presented, PullSecretFilter,
+    PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail, RotationFilter,
+    RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts, UsageCandidate,
+    UsageScope,
 };
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -149,8 +154,18 @@ impl Store for SqliteStore {
         now: Timestamp,
         limit: u32,
         push_until: Timestamp,
-    ) -> Result<Vec<ClusterId>, StoreError> {
-        due::due(&self.reader, self.writer()?, now, limit, push_until).await
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        due::due(&self.reader, self.writer()?, now, limit, push_until, taker).await
+    }
+
+    async fn orphans(
+        &self,
+        limit: u32,
+        push_until: Timestamp,
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        due::orphans(&self.reader, self.writer()?, limit, push_until, taker).await
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
@@ -162,8 +177,9 @@ impl Store for SqliteStore {
         cluster_id: &ClusterId,
         version: u64,
         due_at: Option<Timestamp>,
+        ownership: OwnedBy,
     ) -> Result<bool, StoreError> {
-        due::reschedule(self.writer()?, cluster_id, version, due_at).await
+        due::reschedule(self.writer()?, cluster_id, version, due_at, ownership).await
     }
 
     async fn is_current(
@@ -174,8 +190,38 @@ impl Store for SqliteStore {
         due::is_current(&self.reader, account_id, token).await
     }
 
-    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError> {
-        due::open_calls(&self.reader).await
+    async fn join(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        replicas::join(self.writer()?, replica_id, key_ids, now).await
+    }
+
+    async fn beat(
+        &self,
+        replica_id: ReplicaId,
+        _key_ids: &[String],
+        _now: Timestamp,
+    ) -> Result<Option<Vec<ReplicaRow>>, StoreError> {
+        replicas::beat(&self.reader, replica_id).await
+    }
+
+    async fn bury(&self, replica_id: ReplicaId, counter: u64) -> Result<bool, StoreError> {
+        replicas::bury(self.writer()?, replica_id, counter).await
+    }
+
+    async fn release(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        replicas::release(self.writer()?, replica_id, now).await
+    }
+
+    async fn leave(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        replicas::leave(self.writer()?, replica_id, now).await
+    }
+
+    async fn owned_count(&self, replica_id: ReplicaId) -> Result<u64, StoreError> {
+        replicas::owned_count(&self.reader, replica_id).await
     }
 
     async fn version_of(
@@ -348,6 +394,39 @@ impl Store for SqliteStore {
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
         upkeep::reseal(self.writer()?, batch).await
+    }
+
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
+        wake::busy(self.writer()?, now).await
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        usage::claim(self.writer()?, registry_id, scope, now, pause).await
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        usage::done(self.writer()?, registry_id, scope, until).await
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        usage::candidates(&self.reader, registry_id, scope, after, limit).await
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {

@@ -11,6 +11,8 @@ use hyperfleet_credentials::actors::credential::{Executed, Snapshot};
 use hyperfleet_credentials::actors::deps::{ConfiguredRegistry, Deps, Tuning};
 use hyperfleet_credentials::actors::log::Cause;
 use hyperfleet_credentials::actors::read;
+use hyperfleet_credentials::actors::replica::Replica;
+use hyperfleet_credentials::actors::restored::RestoredLatch;
 use hyperfleet_credentials::actors::shard::CommandError;
 use hyperfleet_credentials::actors::system::{System, wait_until};
 use hyperfleet_credentials::crypto::{SharedKeyring, generate_key};
@@ -140,6 +142,8 @@ pub fn tuning() -> Tuning {
         batch: 100,
         lease: Duration::from_secs(2),
         restart_pause: Duration::from_millis(20),
+        // Tests that jump mean the time to have passed.
+        trust_after: Duration::ZERO,
         ..Tuning::default()
     }
 }
@@ -305,6 +309,8 @@ async fn make_deps(
         installation: "test".to_owned(),
         tuning: tuning.clone(),
         activity: Activity::default(),
+        restored: RestoredLatch::default(),
+        replica: Replica::new(tuning.lease, tuning.trust_after),
         failpoints: None,
     })
 }

@@ -21,7 +21,7 @@ pub struct Arena {
     pub others: Vec<Service>,
     pub scene: Scene,
     fronts: watch::Sender<Vec<Front>>,
-    orders: Orders,
+    pub orders: Orders,
     clusters: Vec<JoinHandle<()>>,
     deaths: Deaths,
 }
@@ -44,6 +44,8 @@ impl Arena {
             fronts: fronts.subscribe(),
             rest: Arc::new(AtomicBool::new(false)),
             over: Arc::new(AtomicBool::new(false)),
+            delete_in_rotation: Arc::default(),
+            jumped: Arc::default(),
             registries: scene.registries.clone(),
         };
         // The first restart is a death of its own kind: nothing has happened yet.
@@ -57,6 +59,8 @@ impl Arena {
                 random: random(seed, number),
                 client: client.clone(),
                 held: None,
+                newest: 0,
+                rolled_back: false,
             };
             tokio::spawn(cluster.live())
         };

@@ -162,6 +162,43 @@ impl Rows {
         }
     }
 
+    /// Whether some rotation is in this phase now.
+    pub async fn any_in_phase(&self, phase: &str) -> bool {
+        let sql = "SELECT cluster_id FROM rotations WHERE running AND phase = $1 LIMIT 1";
+        let rows: Vec<(String,)> = all!(self, sql, phase);
+        !rows.is_empty()
+    }
+
+    /// Whether one registry has done its part of a new generation and the other has not.
+    pub async fn any_half_made(&self, done: &str, waiting: &str) -> bool {
+        let sql = "SELECT r.cluster_id FROM rotations r JOIN accounts d ON d.cluster_id = r.cluster_id \
+                     AND d.born_generation = r.to_generation AND d.registry_id = $1 \
+                     AND d.phase = 'verified' \
+                   JOIN accounts w ON w.cluster_id = r.cluster_id \
+                     AND w.born_generation = r.to_generation AND w.registry_id = $2 \
+                     AND w.phase IN ('planned', 'creating', 'created', 'burnt') \
+                   WHERE r.running LIMIT 1";
+        let rows: Vec<(String,)> = all!(self, sql, done, waiting);
+        !rows.is_empty()
+    }
+
+    /// How many pull secrets are in this state.
+    pub async fn in_state(&self, state: &str) -> usize {
+        let sql = "SELECT count(*) FROM pull_secrets WHERE state = $1";
+        let rows: Vec<(i64,)> = all!(self, sql, state);
+        usize::try_from(rows[0].0).unwrap()
+    }
+
+    /// A slot of the schedule completes at most once; how many did.
+    pub async fn slots_completed(&self) -> usize {
+        let sql = "SELECT cluster_id, count(*) FROM rotations \
+                   WHERE slot IS NOT NULL AND status = 'completed' GROUP BY cluster_id, slot";
+        let rows: Vec<(String, i64)> = all!(self, sql);
+        let twice: Vec<_> = rows.iter().filter(|(_, times)| *times > 1).collect();
+        assert!(twice.is_empty(), "slots that completed twice: {twice:?}");
+        rows.len()
+    }
+
     /// How the rotations went: a run in which none is rolled back has not tried much.
     pub async fn rotations(&self) -> Vec<(String, String, i64)> {
         let sql = "SELECT reason, status, count(*) FROM rotations GROUP BY 1, 2 ORDER BY 1, 2";

@@ -84,6 +84,18 @@ impl Scene {
         Self { directory, setup, registries, quay, database, clusters: 6, replicas: 1 }
     }
 
+    /// Each registry may take its time.
+    pub fn be_patient(&self) {
+        let file = self.directory.path().join("config.yaml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut config: Value = serde_json::from_str(&text).unwrap();
+        for registry in config["registries"].as_array_mut().unwrap() {
+            registry["timeout"] = json!("10s");
+            registry["settle_time"] = json!("20s");
+        }
+        std::fs::write(&file, config.to_string()).unwrap();
+    }
+
     /// The same on PostgreSQL, with so many processes.
     pub async fn on_postgres(mut self, replicas: usize) -> Self {
         let server = postgres::Server::start();
@@ -91,11 +103,6 @@ impl Scene {
         self.setup = self.setup.env("HYPERFLEET_DB_URL", &url);
         self.database = Database::Postgres(server, url);
         self.replicas = replicas;
-        self
-    }
-
-    pub fn clusters(mut self, clusters: u64) -> Self {
-        self.clusters = clusters;
         self
     }
 }

@@ -43,24 +43,9 @@ pub(super) fn take_over(state: Option<&PullSecret>, context: &mut Context<'_>) -
         .iter()
         .filter_map(|account| account.call.map(|running| (account, running)))
         .flat_map(|(account, running)| {
-            // The service's own death is not the account's failure.
-            let failure = Failure {
-                message: "the service stopped while the call was running".to_owned(),
-                retry_after: Some(Duration::ZERO),
-                blocked: true,
-            };
-            outcome(record, account, running, &lost(running.call, failure), context)
+            outcome(record, account, running, &Answer::abandoned(running.call), context)
         })
         .collect()
-}
-
-fn lost(call: Call, failure: Failure) -> Answer {
-    match call {
-        Call::Create => Answer::Create(CreateAnswer::Unknown(failure)),
-        Call::Lookup => Answer::Lookup(LookupAnswer::Failed(failure)),
-        Call::Verify => Answer::Verify(VerifyAnswer::Failed(failure)),
-        Call::Revoke => Answer::Revoke(RevokeAnswer::Failed(failure)),
-    }
 }
 
 /// What an answer means for its account.
@@ -269,6 +254,11 @@ fn revoke(
             Some(settled) if running.at <= settled => {
                 let again_at = settled.plus(Duration::from_millis(1));
                 Event::GoneUnsettled { account_id, again_at }
+            }
+            // It seems to have settled, but by a clock that jumped.
+            Some(settled) if !context.time_is_trusted => {
+                let settle_time = context.policy.registry(&account.registry_id).settle_time;
+                Event::GoneUnsettled { account_id, again_at: at.max(settled).plus(settle_time) }
             }
             Some(_) | None => gone(account_id, GoneHow::Deleted, at),
         },

@@ -3,6 +3,7 @@
 mod announce;
 pub(super) mod answer;
 mod issue;
+mod missing;
 mod observe;
 mod operate;
 mod partly;
@@ -28,6 +29,9 @@ pub(super) fn accept(
         Command::Revoke => Ok(revoke::revoke(state, context)),
         Command::Rotate { rotation_id, reason, force_immediate } => {
             rotate::rotate(known(state)?, *rotation_id, *reason, *force_immediate, context)
+        }
+        Command::Missing { account_id, listed_at } => {
+            Ok(missing::missing(known(state)?, *account_id, *listed_at, context))
         }
         Command::RotatePartly { rotation_id, added, removed } => {
             partly::rotate_partly(known(state)?, *rotation_id, added, removed, context)
@@ -95,6 +99,7 @@ fn refuse_in_quarantine(
             Err(Rejection::Quarantined { retry_at: quarantine.retry_at })
         }
         Command::Observe(_)
+        | Command::Missing { .. }
         | Command::Defer { .. }
         | Command::Answer { .. }
         | Command::TakeOver

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod crowd;
+mod doubt;
 mod partial;
 mod rotation;
 mod schedule;
@@ -12,6 +13,8 @@ mod schedule;
 use std::time::Duration;
 
 use accounts::{plan, removal};
+use doubt::doubt;
+pub(super) use doubt::is_doubted;
 use partial::{next_in_line, reissue};
 use rotation::{rotating, withdrawal};
 use schedule::{next_moves, scheduled};
@@ -32,7 +35,8 @@ pub(super) fn advance(record: &PullSecret, context: &mut Context<'_>) -> Option<
         Some(_) => return Some(Event::Released { at: context.now }),
         None => {}
     }
-    lost_call(record, context)
+    doubt(record, context)
+        .or_else(|| lost_call(record, context))
         .or_else(|| withdrawal(record, context))
         .or_else(|| removal(record, context))
         .or_else(|| plan(record, context))
@@ -66,9 +70,9 @@ fn by_state(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
         }
         RecordState::Rotating { rotation, .. } => rotating(record, rotation, context),
         RecordState::Revoking => record.accounts_gone().then_some(Event::Revoked { at }),
-        RecordState::Revoked => retention(record, context.policy.history_after, at),
-        RecordState::Denied(_) => retention(record, context.policy.denied_after, at),
-        RecordState::Failed(_) => retention(record, context.policy.failed_after, at),
+        RecordState::Revoked => retention(record, context.policy.history_after, context),
+        RecordState::Denied(_) => retention(record, context.policy.denied_after, context),
+        RecordState::Failed(_) => retention(record, context.policy.failed_after, context),
     }
 }
 
@@ -106,9 +110,10 @@ fn issuing(record: &PullSecret, generation: Generation, context: &Context<'_>) -
 }
 
 /// A record goes when it has been over for long enough and nothing of it is left at any registry.
-fn retention(record: &PullSecret, after: Duration, at: Timestamp) -> Option<Event> {
+fn retention(record: &PullSecret, after: Duration, context: &Context<'_>) -> Option<Event> {
+    let at = context.now;
     let old = record.state_since.max(record.created_at).plus(after) <= at;
-    (old && record.accounts_gone()).then_some(Event::Removed { at })
+    (old && context.time_is_trusted && record.accounts_gone()).then_some(Event::Removed { at })
 }
 
 /// The account that keeps a generation from being made.

@@ -1,5 +1,7 @@
 //! What is true of one account after an event.
 
+use std::time::Duration;
+
 use super::super::Event;
 use super::super::model::{Account, AccountPhase, Announcement, Call, Scope, Trouble};
 use crate::ids::Generation;
@@ -27,7 +29,8 @@ impl Account {
             }
             Event::CallLost { call, trouble, next_attempt_at, .. } => {
                 if let (Call::Create, Some(running)) = (call, self.call) {
-                    self.unanswered_create_at = Some(running.at);
+                    // A restore may have set a later one.
+                    self.unanswered_create_at = self.unanswered_create_at.max(Some(running.at));
                 }
                 self.call = None;
                 self.put_off(trouble, *next_attempt_at);
@@ -114,10 +117,41 @@ impl Account {
             | Event::IssueFailed { .. }
             | Event::RevocationRequested { .. }
             | Event::Revoked { .. }
+            | Event::Doubted { .. }
             | Event::RetryRequested { .. }
             | Event::Removed { .. }
             | Event::Quarantined { .. }
             | Event::Released { .. } => {}
+        }
+    }
+
+    /// Logins that began before this do not count.
+    pub(super) fn forget_checks(&mut self, since: Timestamp) {
+        let before = since.minus(Duration::from_micros(1));
+        self.verified_at = self.verified_at.map(|at| at.min(before));
+        if let Some(running) = self.call.as_mut().filter(|running| running.call == Call::Verify) {
+            running.at = running.at.min(before);
+        }
+    }
+
+    /// Its row is from before the database was restored: whatever was asked of the registry since may have
+    /// been applied, a create above all, and "gone" has to be heard anew.
+    pub(super) fn doubt(&mut self, restored_at: Timestamp) {
+        self.unanswered_create_at = self.unanswered_create_at.max(Some(restored_at));
+        self.forget_checks(restored_at);
+        match self.phase {
+            // A name that was refused for good is not asked for again.
+            AccountPhase::Planned if !self.trouble.refused => self.phase = AccountPhase::Creating,
+            AccountPhase::Verified => self.phase = AccountPhase::Created,
+            AccountPhase::Planned
+            | AccountPhase::Creating
+            | AccountPhase::Created
+            | AccountPhase::Serving
+            | AccountPhase::Retiring
+            | AccountPhase::Deleting
+            | AccountPhase::Gone
+            | AccountPhase::Burnt
+            | AccountPhase::Residue => {}
         }
     }
 

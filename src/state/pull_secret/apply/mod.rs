@@ -3,18 +3,16 @@
 
 mod account;
 
-use std::time::Duration;
-
 use super::Event;
-use account::Switch;
-
+use super::advance::is_doubted;
 use super::model::{
-    Account, AccountPhase, Call, Consumer, End, EvidenceSource, PullSecret, RecordState, Rotation,
+    Account, AccountPhase, Consumer, End, EvidenceSource, PullSecret, RecordState, Rotation,
     RotationPhase, Schedule, Scope, Served,
 };
 use super::policy::OnDeadline;
 use crate::ids::{AccountId, Generation};
 use crate::time::Timestamp;
+use account::Switch;
 
 /// The state after the event; `None` when there is no record.
 #[must_use]
@@ -143,6 +141,13 @@ impl PullSecret {
                 self.reissue_pause = None;
             }
             Event::Revoked { at } => self.enter(RecordState::Revoked, *at),
+            Event::Doubted { restored_at, .. } => {
+                let doubted = |account: &&mut Account| is_doubted(account, *restored_at);
+                self.accounts
+                    .iter_mut()
+                    .filter(doubted)
+                    .for_each(|account| account.doubt(*restored_at));
+            }
             Event::RetryRequested { at } => {
                 let waiting = |account: &&mut Account| account.phase == AccountPhase::Residue;
                 self.accounts
@@ -331,12 +336,8 @@ impl PullSecret {
 
     /// Logins that began before a decision do not count for it, whatever the clocks said then.
     fn forget_checks(&mut self, decided_at: Timestamp) {
-        let before = decided_at.minus(Duration::from_micros(1));
         for account in &mut self.accounts {
-            account.verified_at = account.verified_at.map(|at| at.min(before));
-            if let Some(running) = account.call.as_mut().filter(|c| c.call == Call::Verify) {
-                running.at = running.at.min(before);
-            }
+            account.forget_checks(decided_at);
         }
     }
 

@@ -106,12 +106,15 @@ fn step(world: &mut World, choice: u16) {
         29 => world.pass(HOUR * u32::from(rest % 4)),
         30 | 31 => world.pass(HOUR * u32::from(rest % 40)),
         32 => world.registry_saw(usize::from(rest) % HOLDERS, HOUR * u32::from(rest % 5)),
+        33 if rest.is_multiple_of(8) => world.jump_back(365 * 24 * HOUR),
         33 => world.jump_back(Duration::from_secs(60 * (u64::from(rest) % 200))),
         34 if rest.is_multiple_of(4) => world.delete_behind(usize::from(rest)),
         35 if rest.is_multiple_of(2) => world.force_gone(),
+        35 => world.restored_at = Some(world.now),
         36 => world.may_start = rest.is_multiple_of(3),
         37 => settle_in(world),
         38 if rest.is_multiple_of(4) => compromises(world, rest / 4),
+        39 if rest.is_multiple_of(4) => world.jump_ahead(HOUR * u32::from(rest % 60)),
         _ => do_all_work(world),
     }
 }
@@ -153,6 +156,7 @@ fn settle_in(world: &mut World) {
 /// the record but when it asked for it, so `due_at` has to be enough.
 fn come_to_rest(world: &mut World) {
     world.may_start = true;
+    world.wait_out_doubt();
     let _ = world.command(&Command::Tick);
     for _ in 0..600 {
         // The owner tries a quarantined credential again when its pause is over.

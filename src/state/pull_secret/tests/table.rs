@@ -266,6 +266,9 @@ fn commands(name: CommandName, told: &mut Told) -> Vec<(&'static str, Command)> 
         CommandName::Extend => vec![("", Command::Extend { rotation_id, by: HOUR })],
         CommandName::Rollback => vec![("", Command::Rollback { rotation_id })],
         CommandName::Cancel => vec![("", Command::Cancel { rotation_id })],
+        CommandName::Missing => {
+            vec![("", Command::Missing { account_id: some_id, listed_at: now })]
+        }
         CommandName::Observe => {
             let generation = EvidenceSubject::Generation(Generation(1));
             let mut all = vec![(" generation 1", evidence(generation))];
