@@ -2,6 +2,7 @@
 //! account is in `account`.
 
 mod account;
+mod drift;
 
 use super::Event;
 use super::advance::is_doubted;
@@ -208,24 +209,6 @@ impl PullSecret {
         }
     }
 
-    fn set_drifted(&mut self, to: bool) {
-        match self.phase_mut() {
-            Some(
-                RotationPhase::DualCredentialPeriod { drifted, .. }
-                | RotationPhase::RollingBack { drifted, .. },
-            ) => *drifted = to,
-            Some(
-                RotationPhase::Pending
-                | RotationPhase::CreatingCredentials
-                | RotationPhase::VerifyingCredentials
-                | RotationPhase::RevokingOld { .. }
-                | RotationPhase::RemovingNew { .. }
-                | RotationPhase::Ended(_),
-            )
-            | None => {}
-        }
-    }
-
     fn generation_started(&mut self, generation: Generation, at: Timestamp) {
         self.last_generation = self.last_generation.max(generation);
         if let Some(rotation) = self.rotation_mut() {
@@ -381,37 +364,6 @@ impl PullSecret {
             | RotationPhase::RemovingNew { .. }
             | RotationPhase::Ended(_) => {}
         }
-    }
-
-    /// Whether the generation that is not served has begun to be deleted.
-    fn deletion_began(&self) -> bool {
-        let decided = match self.rotation().map(|rotation| &rotation.phase) {
-            Some(
-                RotationPhase::RevokingOld { .. }
-                | RotationPhase::RollingBack { decided: Some(_), .. },
-            ) => true,
-            Some(
-                RotationPhase::Pending
-                | RotationPhase::CreatingCredentials
-                | RotationPhase::VerifyingCredentials
-                | RotationPhase::DualCredentialPeriod { .. }
-                | RotationPhase::RollingBack { decided: None, .. }
-                | RotationPhase::RemovingNew { .. }
-                | RotationPhase::Ended(_),
-            )
-            | None => false,
-        };
-        decided && !self.accounts.iter().any(|account| account.phase == AccountPhase::Retiring)
-    }
-
-    /// Nothing is deleted while the served credential is dead. What is being deleted already is never served
-    /// again, so there is nothing to go back to then.
-    fn drift_found(&mut self) {
-        if self.deletion_began() {
-            return;
-        }
-        self.adoption_withdrawn();
-        self.set_drifted(true);
     }
 
     fn rotation_ended(&mut self, end: &End, at: Timestamp) {

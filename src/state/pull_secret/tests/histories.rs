@@ -218,7 +218,7 @@ fn come_to_rest(world: &mut World) {
         let idle = quarantined || again.is_none_or(|due| due > world.now);
         assert!(idle, "due and nothing to do: {:#?}", world.state);
     }
-    panic!("no rest: {:#?}", world.state);
+    panic!("no rest: {:?}", world.state);
 }
 
 fn at_rest(world: &World) -> bool {

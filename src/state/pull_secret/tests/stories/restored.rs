@@ -46,6 +46,8 @@ fn what_is_handed_out_is_verified_anew_and_only_once() {
 #[test]
 fn a_dead_account_that_is_handed_out_is_drifted_until_it_lives_again() {
     let (mut told, _) = restored(Told::active());
+    assert_eq!(names(&told.call(invalid())), ["call_failed", "drift_suspected"]);
+    told.pass(MINUTE);
     assert_eq!(names(&told.call(invalid())), ["call_failed", "drift_found"]);
     assert_eq!(told.account(1).verified_at, None);
     told.pass(HOUR);
