@@ -4,6 +4,7 @@
 //! A short run is one round; `HYPERFLEET_TEST_CHAOS` says how many a long one has. A run prints its seed,
 //! and `HYPERFLEET_TEST_SEED` repeats what was chosen.
 
+mod restless;
 mod strike;
 mod thousand;
 
@@ -77,6 +78,12 @@ async fn a_storm_over_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_over_postgres() {
     storm(Scene::both().on_postgres(1).await).await;
+}
+
+/// The one that is hurt has two others beside it, which go on with its work.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_over_three_replicas() {
+    storm(Scene::both().on_postgres(3).await).await;
 }
 
 /// A start that is killed while it makes the schema leaves nothing that the next one stumbles over.

@@ -56,14 +56,16 @@ async fn all_at_once(scene: Scene) {
             let mut shell = sqlx::sqlite::SqliteConnection::connect_with(&options).await.unwrap();
             let now = "CAST(unixepoch('subsec') * 1e6 AS INTEGER)";
             let sql = format!(
-                "UPDATE pull_secrets SET next_rotation_at = {now}, due_at = {now} {clause}"
+                "UPDATE pull_secrets SET schedule_next_at = {now}, next_rotation_at = {now}, \
+                 due_at = {now} {clause}"
             );
             shell.execute(sqlx::AssertSqlSafe(sql)).await.unwrap();
             shell.close().await.unwrap();
         }
         Database::Postgres(_, url) => {
             let sql = format!(
-                "UPDATE pull_secrets SET next_rotation_at = now(), due_at = now() {clause}; \
+                "UPDATE pull_secrets SET schedule_next_at = now(), next_rotation_at = now(), \
+                 due_at = now() {clause}; \
                  UPDATE replicas SET seen_at = seen_at - interval '1 hour'"
             );
             postgres::execute(url, &sql).await;

@@ -41,6 +41,7 @@ impl Arena {
         let all = std::iter::once(&service).chain(&others).map(front).collect();
         let fronts = watch::Sender::new(all);
         let orders = Orders {
+            pace: scene.pace,
             fronts: fronts.subscribe(),
             rest: Arc::new(AtomicBool::new(false)),
             over: Arc::new(AtomicBool::new(false)),
@@ -66,6 +67,11 @@ impl Arena {
         };
         let clusters = (1..=scene.clusters).map(live).collect();
         Self { service, others, scene, fronts, orders, clusters, deaths: Deaths::default() }
+    }
+
+    /// One of the processes; the first is the one that the strikes fall on.
+    pub fn replica(&mut self, number: usize) -> &mut Service {
+        std::iter::once(&mut self.service).chain(&mut self.others).nth(number).unwrap()
     }
 
     pub async fn rows(&self) -> Rows {

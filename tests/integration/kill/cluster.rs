@@ -16,8 +16,6 @@ use crate::support::service::Answer;
 
 /// This one does not say what it holds while it rests, so it may rest in a dual-credential period.
 pub const SILENT: &str = "cls-6";
-/// Between two of a cluster's requests.
-const PACE: Duration = Duration::from_millis(20);
 
 /// Where the service is at the moment.
 #[derive(Debug, Clone)]
@@ -29,6 +27,8 @@ pub struct Front {
 /// What the whole run tells its clusters.
 #[derive(Clone)]
 pub struct Orders {
+    /// Between two of a cluster's requests.
+    pub pace: Duration,
     /// Every process that serves; a request goes to any of them.
     pub fronts: watch::Receiver<Vec<Front>>,
     /// Change nothing any more, only fetch and say what is held.
@@ -62,9 +62,10 @@ impl Cluster {
         while !self.orders.over.load(Ordering::SeqCst) {
             if let Err(NoAnswer) = self.turn().await {
                 // Usually it is being restarted.
-                let _ = tokio::time::timeout(PACE * 10, self.orders.fronts.changed()).await;
+                let _ =
+                    tokio::time::timeout(self.orders.pace * 10, self.orders.fronts.changed()).await;
             }
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(self.orders.pace).await;
         }
     }
 

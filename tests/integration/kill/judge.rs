@@ -92,12 +92,25 @@ impl Rows {
             let live = registry.live();
             let named = self.names(registry, "1 = 1").await;
             let both: Vec<_> = live.intersection(&gone).collect();
-            assert!(both.is_empty(), "gone, but at {}: {both:?}", registry.id);
+            if let Some(name) = both.first() {
+                let story = self.story(name).await;
+                panic!("gone, but at {}: {both:?}\n{story}\n{}", registry.id, registry.story(name));
+            }
             let unknown: Vec<_> = live.difference(&named).collect();
             assert!(unknown.is_empty(), "at {}, but in no row: {unknown:?}", registry.id);
             let again = registry.reused();
             assert!(again.is_empty(), "created a second time at {}: {again:?}", registry.id);
         }
+    }
+
+    /// What the audit tells of one account, a line each.
+    async fn story(&self, name: &str) -> String {
+        let sql = "SELECT CAST(at AS TEXT), action, CAST(detail AS TEXT) FROM audit_events \
+                   WHERE account = $1 ORDER BY event_id";
+        let lines: Vec<(String, String, String)> = all!(self, sql, name);
+        let line =
+            |(at, action, detail): &(String, String, String)| format!("{at} {action} {detail}");
+        lines.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// The calls that are announced and not answered.

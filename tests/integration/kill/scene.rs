@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -27,10 +28,13 @@ pub struct Scene {
     pub quay: Option<Arc<FakeQuay>>,
     pub database: Database,
     pub clusters: u64,
+    /// Between two requests of one cluster.
+    pub pace: Duration,
     /// How many processes serve from the one database. With SQLite always one.
     pub replicas: usize,
 }
 
+const PACE: Duration = Duration::from_millis(20);
 const LOCAL: &str = "local";
 const LOCAL_HOST: &str = "localhost:5000";
 
@@ -81,7 +85,7 @@ impl Scene {
         quay: Option<Arc<FakeQuay>>,
     ) -> Self {
         let database = Database::Sqlite(directory.path().join("data/credentials.db"));
-        Self { directory, setup, registries, quay, database, clusters: 6, replicas: 1 }
+        Self { directory, setup, registries, quay, database, clusters: 6, pace: PACE, replicas: 1 }
     }
 
     /// Each registry may take its time.

@@ -89,6 +89,20 @@ impl Registry {
         most
     }
 
+    /// What the registry noted of one account, a line each.
+    pub fn story(&self, name: &str) -> String {
+        let Kind::Quay(quay) = &self.kind else { return String::new() };
+        let full = quay.full(name);
+        let log = quay.log();
+        let requests: BTreeSet<u64> = log
+            .iter()
+            .filter(|entry| format!("{:?}", entry.what).contains(&full))
+            .filter_map(|entry| entry.request)
+            .collect();
+        let of_it = log.iter().filter(|entry| entry.request.is_some_and(|r| requests.contains(&r)));
+        of_it.map(|entry| format!("{entry:?}")).collect::<Vec<_>>().join("\n")
+    }
+
     /// How often each change of an account came in, by account and the call that it belongs to. Nothing
     /// where the registry keeps no record of requests.
     pub fn changes_asked_for(&self) -> BTreeMap<(String, &'static str), usize> {
