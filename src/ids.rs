@@ -149,6 +149,10 @@ uuid_id!(
     /// Minted for each announced call; an outcome counts only while its token is current.
     CallToken
 );
+uuid_id!(
+    /// The identity of a campaign of rotations.
+    CampaignId
+);
 
 /// The identity of a rotation, written `rot-<uuid>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -22,8 +22,8 @@ use crate::registries::{
     RevokeOutcome, Trouble, TroubleKind, VerifyOutcome,
 };
 use crate::state::pull_secret::{
-    Account, Answer, Call, CreateAnswer, Failure, LookupAnswer, Ownership, RevokeAnswer,
-    VerifyAnswer,
+    Account, AccountPhase, Answer, Call, CreateAnswer, Failure, LookupAnswer, Ownership,
+    RevokeAnswer, VerifyAnswer,
 };
 use crate::store::Store;
 
@@ -70,8 +70,10 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
         deadline: announced_at + configured.timeout,
         fence: Arc::new(StoredFence { store: deps.store.clone(), account_id, token }),
     };
+    let lane = configured.lane_for(account.phase == AccountPhase::Residue);
     let left = context.deadline.saturating_duration_since(Instant::now());
-    let work = Work { deps, configured, account: &account, cluster_id: &cluster_id, context };
+    let work =
+        Work { deps, configured, lane: &lane, account: &account, cluster_id: &cluster_id, context };
     let began = Instant::now();
     let run = work.run(call, permit).instrument(log::span(&cluster_id, &cause));
     let caught = AssertUnwindSafe(tokio::time::timeout(left, run));
@@ -80,8 +82,8 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
         Ok(Err(_elapsed)) => {
             // The permit went down unreported with its future; the trouble is told to the lane here.
             let trouble = Trouble::timeout();
-            report(&configured.lane, &trouble);
-            (trouble_answer(call, &trouble, &configured.lane), None)
+            report(&lane, &trouble);
+            (trouble_answer(call, &trouble, &lane), None)
         }
         Err(_panic) => {
             deps.metrics.panic("call");
@@ -105,6 +107,7 @@ fn report(lane: &Lane, trouble: &Trouble) {
 struct Work<'a> {
     deps: &'a Arc<Deps>,
     configured: &'a ConfiguredRegistry,
+    lane: &'a Lane,
     account: &'a Account,
     cluster_id: &'a ClusterId,
     context: CallContext,
@@ -127,7 +130,7 @@ impl Work<'_> {
         };
         if self.deps.at(Point::AfterCall, Some(call)).await.is_err() {
             let trouble = Trouble::new(TroubleKind::Timeout, "a failure point loses the answer");
-            return (trouble_answer(call, &trouble, &self.configured.lane), None);
+            return (trouble_answer(call, &trouble, self.lane), None);
         }
         done
     }
@@ -135,9 +138,7 @@ impl Work<'_> {
     fn not_sent(&self, call: Call, trouble: &Trouble) -> Answer {
         match call {
             Call::Create => Answer::Create(CreateAnswer::NotApplied(self.failure(trouble))),
-            Call::Lookup | Call::Verify | Call::Revoke => {
-                trouble_answer(call, trouble, &self.configured.lane)
-            }
+            Call::Lookup | Call::Verify | Call::Revoke => trouble_answer(call, trouble, self.lane),
         }
     }
 
@@ -250,7 +251,7 @@ impl Work<'_> {
     }
 
     fn failure(&self, trouble: &Trouble) -> Failure {
-        failure(trouble, &self.configured.lane)
+        failure(trouble, self.lane)
     }
 }
 

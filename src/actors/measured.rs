@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, CampaignId, ClusterId, RotationId};
+use crate::state::campaign::{Load, MemberStatus};
 use crate::state::pull_secret::StateName;
 use crate::store::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow,
-    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
-    IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
-    Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
+    AuditStream, Campaign, CampaignChange, CampaignMember, Campaigns, Commit, Cursor, Described,
+    IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, Loaded, MemberResult,
+    NewCampaign, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
+    RotationDetail, RotationFilter, RotationRow, RunningMember, SealedSecret, ServedView, Store,
     StoreError, TroubleCounts, TurnRank, Turns,
 };
 use crate::telemetry::Metrics;
@@ -60,6 +62,31 @@ measured! {
     has_turn(cluster_id: &ClusterId, rank: TurnRank, max: u32, now: Timestamp) -> bool;
     wait_for_turn(cluster_id: &ClusterId, rank: TurnRank, now: Timestamp) -> ();
     call_turns(max: u32, now: Timestamp, until: Timestamp) -> u64;
+}
+
+measured! {
+    Campaigns {}
+    create_campaign(new: NewCampaign<'_>) -> ();
+    campaign(id: CampaignId) -> Option<Campaign>;
+    list_campaigns(cursor: Option<&Cursor>, limit: u32) -> Page<Campaign>;
+    list_campaign_members(
+        id: CampaignId,
+        status: Option<MemberStatus>,
+        cursor: Option<&Cursor>,
+        limit: u32
+    ) -> Page<CampaignMember>;
+    change_campaign(change: CampaignChange) -> ();
+    claim_campaigns(now: Timestamp, until: Timestamp, limit: u32) -> Vec<Campaign>;
+    release_campaign(id: CampaignId, taken_until: Timestamp, now: Timestamp) -> ();
+    gather_members(campaign: &Campaign, batch: u32) -> bool;
+    running_members(id: CampaignId, limit: u32) -> Vec<RunningMember>;
+    begin_members(
+        id: CampaignId,
+        rotations: &[RotationId],
+        now: Timestamp
+    ) -> Vec<(ClusterId, RotationId)>;
+    settle_members(id: CampaignId, results: &[MemberResult], now: Timestamp) -> u64;
+    campaign_load(id: CampaignId, now: Timestamp) -> Load;
 }
 
 measured! {

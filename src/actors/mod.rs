@@ -7,6 +7,7 @@
 //! | [`step`] | one command, one transaction: decide, apply, announce, commit |
 //! | [`log`] | what is logged of steps and calls |
 //! | [`breakers`] | tells when a registry is left alone |
+//! | [`campaigns`] | drives campaigns of rotations |
 //! | [`calls`] | one announced call to a registry, and its answer |
 //! | [`credential`] | the actor that serialises one cluster's commands |
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
@@ -25,6 +26,7 @@ pub mod activity;
 pub mod audit;
 pub mod breakers;
 pub mod calls;
+pub mod campaigns;
 mod count;
 pub mod credential;
 pub mod deps;

@@ -31,6 +31,8 @@ pub enum Permission {
     RotationsForce,
     FleetGet,
     FleetList,
+    FleetCreate,
+    FleetUpdate,
     AuditList,
 }
 
@@ -59,6 +61,8 @@ impl Permission {
             Self::RotationsForce => ("pull-secrets/rotations", "force", &[Role::Admin]),
             Self::FleetGet => ("credentials-fleet", "get", WATCHERS),
             Self::FleetList => ("credentials-fleet", "list", WATCHERS),
+            Self::FleetCreate => ("credentials-fleet", "create", OPERATORS),
+            Self::FleetUpdate => ("credentials-fleet", "update", OPERATORS),
             // A subresource of its own, so that a reviewer can tell it from the rest of the fleet.
             Self::AuditList => ("credentials-fleet/audit", "list", OPERATORS),
         }
@@ -116,6 +120,14 @@ pub enum Op {
     ListAllRotations,
     ListAttention,
     ListAuditEvents,
+    GiveUpResidue,
+    CreateCampaign,
+    ListCampaigns,
+    ReadCampaign,
+    ListCampaignClusters,
+    PauseCampaign,
+    ResumeCampaign,
+    AbortCampaign,
     Healthz,
     Readyz,
 }
@@ -145,6 +157,13 @@ pub enum Verb {
     Delete,
 }
 
+const CAMPAIGNS: &str = "/v1/rotation-campaigns";
+const CAMPAIGN: &str = "/v1/rotation-campaigns/{campaign_id}";
+const CAMPAIGN_CLUSTERS: &str = "/v1/rotation-campaigns/{campaign_id}/clusters";
+const CAMPAIGN_PAUSE: &str = "/v1/rotation-campaigns/{campaign_id}/pause";
+const CAMPAIGN_RESUME: &str = "/v1/rotation-campaigns/{campaign_id}/resume";
+const CAMPAIGN_ABORT: &str = "/v1/rotation-campaigns/{campaign_id}/abort";
+const RESIDUE: &str = "/v1/clusters/{cluster_id}/pull-secrets/residue";
 const SECRETS: &str = "/v1/clusters/{cluster_id}/pull-secrets";
 const CONFIRM: &str = "/v1/clusters/{cluster_id}/pull-secrets/confirm";
 const HEARTBEATS: &str = "/v1/clusters/{cluster_id}/pull-secrets/heartbeats";
@@ -196,6 +215,14 @@ impl Op {
             Self::ListAllRotations => (Get, "/v1/rotations", AnyOf(&[May::RotationsList]), true),
             Self::ListAttention => (Get, "/v1/attention", AnyOf(&[May::FleetList]), true),
             Self::ListAuditEvents => (Get, "/v1/audit-events", AnyOf(&[May::AuditList]), true),
+            Self::GiveUpResidue => (Delete, RESIDUE, AnyOf(&[May::RotationsForce]), true),
+            Self::CreateCampaign => (Post, CAMPAIGNS, AnyOf(&[May::FleetCreate]), false),
+            Self::ListCampaigns => (Get, CAMPAIGNS, AnyOf(&[May::FleetList]), true),
+            Self::ReadCampaign => (Get, CAMPAIGN, AnyOf(&[May::FleetGet]), true),
+            Self::ListCampaignClusters => (Get, CAMPAIGN_CLUSTERS, AnyOf(&[May::FleetList]), true),
+            Self::PauseCampaign => (Post, CAMPAIGN_PAUSE, AnyOf(&[May::FleetUpdate]), false),
+            Self::ResumeCampaign => (Post, CAMPAIGN_RESUME, AnyOf(&[May::FleetUpdate]), false),
+            Self::AbortCampaign => (Post, CAMPAIGN_ABORT, AnyOf(&[May::FleetUpdate]), false),
             Self::Healthz => (Get, "/healthz", Probe, true),
             Self::Readyz => (Get, "/readyz", Probe, true),
         };

@@ -54,6 +54,18 @@ impl Rate {
     }
 }
 
+impl Rate {
+    /// One call at a time, so many times slower.
+    pub(super) fn slowed(self, factor: u32) -> Self {
+        match self.interval() {
+            None => Self::Off,
+            Some(interval) => {
+                Self::Per { count: NonZeroU32::MIN, period: interval.saturating_mul(factor) }
+            }
+        }
+    }
+}
+
 impl FromStr for Rate {
     type Err = RateError;
 

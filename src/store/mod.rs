@@ -7,6 +7,7 @@
 //! | `views` | what is read, one shape per question |
 //! | `columns` | states with data of their own, laid out flat |
 //! | [`verify`] | whether the audit is as it was written |
+//! | `campaigns` | campaigns and their members |
 //! | `turns` | whose turn it is to rotate |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
 //! | `rows`, `schema` | what both databases have in common |
@@ -19,6 +20,7 @@
 
 mod attention;
 mod audit;
+mod campaigns;
 mod columns;
 mod commit;
 mod cursor;
@@ -42,6 +44,10 @@ pub use audit::{
     AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal, AuditStream, StreamHead,
     canonical,
 };
+pub use campaigns::{
+    Campaign, CampaignChange, CampaignMember, Campaigns, MemberResult, NewCampaign, RunningMember,
+    Selector,
+};
 pub use commit::{Commit, OutboxRow, gone_how};
 pub use cursor::{Cursor, CursorError, Page};
 pub use error::{StoreError, Unavailable};
@@ -64,7 +70,7 @@ use crate::time::Timestamp;
 
 /// Everything that the service asks of its database. Each call is one transaction, or one snapshot.
 #[async_trait]
-pub trait Store: Turns + Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: Turns + Campaigns + Send + Sync + std::fmt::Debug + 'static {
     // The database itself.
 
     /// Brings the schema to this program's version.

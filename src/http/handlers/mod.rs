@@ -4,11 +4,13 @@
 
 mod audit;
 mod backend;
+mod campaigns;
 mod evidence;
 mod fleet;
 mod once;
 mod operate;
 mod pull_secrets;
+mod residue;
 mod rotations;
 
 use actix_web::web;
@@ -41,6 +43,14 @@ pub fn handlers(backend: Backend) -> impl Fn(&mut web::ServiceConfig) + Clone + 
                 Op::ListAllRotations => bind(config, *op, fleet::rotations),
                 Op::ListAttention => bind(config, *op, fleet::attention),
                 Op::ListAuditEvents => bind(config, *op, audit::list),
+                Op::GiveUpResidue => bind(config, *op, residue::give_up),
+                Op::CreateCampaign => bind(config, *op, campaigns::create),
+                Op::ListCampaigns => bind(config, *op, campaigns::list),
+                Op::ReadCampaign => bind(config, *op, campaigns::read),
+                Op::ListCampaignClusters => bind(config, *op, campaigns::clusters),
+                Op::PauseCampaign => bind(config, *op, campaigns::pause),
+                Op::ResumeCampaign => bind(config, *op, campaigns::resume),
+                Op::AbortCampaign => bind(config, *op, campaigns::abort),
                 // The frame of the application answers these.
                 Op::Healthz | Op::Readyz => {}
             }

@@ -4,7 +4,9 @@
 
 mod attention;
 mod audit;
+mod campaign;
 mod pull_secret;
+mod residue;
 mod rotation;
 #[cfg(test)]
 mod tests;
@@ -14,10 +16,14 @@ use serde::Serialize;
 
 pub use attention::AttentionItem;
 pub use audit::{AuditEventList, AuditEventResource};
+pub use campaign::{
+    CampaignList, CampaignMemberList, CampaignMemberResource, CampaignResource, SelectorResource,
+};
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
     StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,
 };
+pub use residue::{GivenUp, GivenUpList};
 pub use rotation::{AdoptionEntry, ErrorResource, Progress, RotationResource, rotation};
 pub use words::{AccountWord, FoldedWord};
 

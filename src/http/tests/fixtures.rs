@@ -182,7 +182,15 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::CancelRotation
             | Op::ListPullSecrets
             | Op::ListAllRotations
-            | Op::ListAuditEvents => bind(config, *op, reached),
+            | Op::ListAuditEvents
+            | Op::GiveUpResidue
+            | Op::CreateCampaign
+            | Op::ListCampaigns
+            | Op::ReadCampaign
+            | Op::ListCampaignClusters
+            | Op::PauseCampaign
+            | Op::ResumeCampaign
+            | Op::AbortCampaign => bind(config, *op, reached),
             // One row stays without a handler; the server binds the probes itself.
             Op::ListAttention | Op::Healthz | Op::Readyz => {}
         }

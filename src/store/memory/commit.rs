@@ -49,6 +49,10 @@ impl Tables {
             }
         }
         for rotation in &changes.rotations {
+            let known = self.rotations.get(&rotation.id);
+            if known.is_some_and(|row| row.rotation.completed_at.is_some()) {
+                return duplicate("rotations.rotation_id");
+            }
             if self.slot_is_taken(commit.cluster_id, rotation) {
                 return duplicate("rotations.cluster_id, rotations.slot");
             }

@@ -5,6 +5,7 @@
 //! it forgets everything.
 
 mod audit;
+mod campaigns;
 mod commit;
 mod idempotency;
 mod lists;
@@ -27,7 +28,7 @@ use super::{
     ServedView, Store, StoreError, StreamHead, TroubleCounts,
 };
 use crate::ids::{
-    AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, RotationId,
+    AccountId, AccountName, CallToken, CampaignId, ClusterId, Generation, RegistryId, RotationId,
 };
 use crate::state::pull_secret::{Account, GoneHow, PullSecret, StateName};
 use crate::time::Timestamp;
@@ -56,6 +57,7 @@ struct Tables {
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
     line: BTreeMap<ClusterId, turns::Waiting>,
+    campaigns: BTreeMap<CampaignId, campaigns::CampaignEntry>,
 }
 
 #[derive(Debug, Clone, Copy)]

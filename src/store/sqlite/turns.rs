@@ -105,9 +105,8 @@ pub(super) async fn write(
     let cluster_id = commit.cluster_id;
     match commit.turn {
         Some(Turn::Take { rank, max }) => {
-            if !has_turn(db, cluster_id, rank, max, commit.at).await? {
-                return Err(StoreError::NoTurn);
-            }
+            let turn = has_turn(db, cluster_id, rank, max, commit.at).await?;
+            turn.then_some(()).ok_or(StoreError::NoTurn)?;
         }
         Some(Turn::Wait { rank }) => wait(db, cluster_id, rank, commit.at).await?,
         None => {}
