@@ -154,6 +154,11 @@ uuid_id!(
     CampaignId
 );
 
+uuid_id!(
+    /// One run of the program; a process that is started again is another replica.
+    ReplicaId
+);
+
 /// The identity of a rotation, written `rot-<uuid>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -47,13 +47,25 @@ struct StoredFence {
     store: Arc<dyn Store>,
     account_id: AccountId,
     token: CallToken,
+    deletes: bool,
 }
 
 #[async_trait]
 impl Fence for StoredFence {
     async fn is_current(&self) -> bool {
         // Not knowing is no reason to act.
-        self.store.is_current(self.account_id, self.token).await.unwrap_or(false)
+        let current = self.store.is_current(self.account_id, self.token).await.unwrap_or(false);
+        current && !(self.deletes && self.is_held().await)
+    }
+}
+
+impl StoredFence {
+    /// After a restore nothing is deleted until it is acknowledged, whatever was announced before.
+    async fn is_held(&self) -> bool {
+        match self.store.restored().await {
+            Ok(restored) => restored.is_some_and(|restored| restored.is_latched()),
+            Err(_) => true,
+        }
     }
 }
 
@@ -68,14 +80,22 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
     };
     let context = CallContext {
         deadline: announced_at + configured.timeout,
-        fence: Arc::new(StoredFence { store: deps.store.clone(), account_id, token }),
+        fence: Arc::new(StoredFence {
+            store: deps.store.clone(),
+            account_id,
+            token,
+            deletes: call == Call::Revoke,
+        }),
     };
     let lane = configured.lane_for(account.phase == AccountPhase::Residue);
     let left = context.deadline.saturating_duration_since(Instant::now());
+    // The process may have stood still since the announcement, or not know any more whether it is the owner.
+    let may_send = !left.is_zero() && deps.replica.is_live();
     let work =
         Work { deps, configured, lane: &lane, account: &account, cluster_id: &cluster_id, context };
     let began = Instant::now();
-    let run = work.run(call, permit).instrument(log::span(&cluster_id, &cause));
+    let run = work.run(call, permit, may_send).instrument(log::span(&cluster_id, &cause));
+    let left = if may_send { left } else { configured.timeout };
     let caught = AssertUnwindSafe(tokio::time::timeout(left, run));
     let (answer, secret) = match caught.catch_unwind().await {
         Ok(Ok(done)) => done,
@@ -116,7 +136,11 @@ struct Work<'a> {
 type Done = (Answer, Option<SecretString>);
 
 impl Work<'_> {
-    async fn run(&self, call: Call, permit: Permit) -> Done {
+    async fn run(&self, call: Call, permit: Permit, may_send: bool) -> Done {
+        if !may_send {
+            let trouble = Trouble::new(TroubleKind::NotCurrent, "it was too late to send it");
+            return (self.not_sent(call, &trouble), None);
+        }
         if self.deps.at(Point::BeforeCall, Some(call)).await.is_err() {
             let trouble =
                 Trouble::new(TroubleKind::Connect, "a failure point keeps it from being sent");

@@ -226,7 +226,7 @@ fn why(rejection: &Rejection, ours: RotationId) -> Option<String> {
         | Rejection::TooManyConsumers { .. }
         | Rejection::NotCurrent
         | Rejection::Quarantined { .. }
-        | Rejection::NotYet => Some(rejection.as_ref().to_owned()),
+        | Rejection::TimePassed { .. } => Some(rejection.as_ref().to_owned()),
     }
 }
 

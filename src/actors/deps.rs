@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::activity::Activity;
+use super::replica::Replica;
+use super::restored::RestoredLatch;
 use crate::crypto::SharedKeyring;
 use crate::failpoints::FailPoints;
 use crate::ids::RegistryId;
@@ -33,8 +35,12 @@ pub struct Deps {
     pub installation: String,
     /// Sizes and pauses of the actors.
     pub tuning: Tuning,
+    /// Whether the database was restored.
+    pub restored: RestoredLatch,
     /// What is under way.
     pub activity: Activity,
+    /// This process among the replicas.
+    pub replica: Replica,
     /// Where a test lets the process die; never armed in production.
     pub failpoints: Option<FailPoints>,
 }
@@ -78,8 +84,11 @@ pub struct Tuning {
     pub batch: u32,
     /// So many rotations may be at work in the whole fleet.
     pub max_rotations: u32,
-    /// What was woken is looked at again after this, should its actor have died.
+    /// Whoever is not seen to live for so long is dead. What was woken is looked at again after this, should
+    /// its actor have failed.
     pub lease: Duration,
+    /// After a jump the wall clock has to keep in step for so long before it is believed.
+    pub trust_after: Duration,
     /// A restart after a panic waits so long at first, then doubles.
     pub restart_pause: Duration,
     /// So many panics within `panic_window` put a credential in quarantine.
@@ -92,6 +101,10 @@ pub struct Tuning {
     pub tombstones: Duration,
     /// Audit rows are kept so long.
     pub audit_after: Duration,
+    /// A registry's accounts are compared with ours so often.
+    pub sweep_interval: Duration,
+    /// An unknown account of ours is left alone for so long.
+    pub sweep_safety_age: Duration,
     /// The audit's streams are anchored so often, and at every start and end of the process.
     pub anchor_every: Duration,
 }
@@ -106,6 +119,7 @@ impl Default for Tuning {
             batch: 200,
             max_rotations: 64,
             lease: Duration::from_secs(30),
+            trust_after: Duration::from_secs(3600),
             restart_pause: Duration::from_millis(100),
             panic_limit: 5,
             panic_window: Duration::from_secs(600),
@@ -113,6 +127,8 @@ impl Default for Tuning {
             tombstones: Duration::from_secs(30 * 24 * 3600),
             audit_after: Duration::from_secs(400 * 24 * 3600),
             anchor_every: Duration::from_secs(3600),
+            sweep_interval: Duration::from_secs(6 * 3600),
+            sweep_safety_age: Duration::from_secs(3600),
         }
     }
 }

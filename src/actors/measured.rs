@@ -6,16 +6,21 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::ids::{AccountId, CallToken, CampaignId, ClusterId, RotationId};
+use crate::ids::{
+    AccountId, CallToken, CampaignId, ClusterId, Generation, RegistryId, ReplicaId, RotationId,
+};
 use crate::state::campaign::{Load, MemberStatus};
 use crate::state::pull_secret::StateName;
+use crate::state::sweep::{Named, Serving};
 use crate::store::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow,
-    AuditStream, Campaign, CampaignChange, CampaignMember, Campaigns, Commit, Cursor, Described,
-    IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, Loaded, MemberResult,
-    NewCampaign, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
-    RotationDetail, RotationFilter, RotationRow, RunningMember, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts, TurnRank, Turns,
+    AuditStream, Campaign, CampaignChange, CampaignMember, Campaigns, Claimed, Commit, Cursor,
+    DeletionAnswer, DeletionCall, Described, Hint, IdempotencyAnswer, IdempotencyKey,
+    IdempotencyStart, IdempotencyState, Listening, Loaded, MemberResult, NewCampaign, OwnedBy,
+    Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal,
+    Restored, RotationDetail, RotationFilter, RotationRow, RunningMember, SealedSecret, ServedView,
+    Store, StoreError, SweepCommit, SweepState, SweepStore, SweepStored, TroubleCounts, TurnRank,
+    Turns, Unavailable, UnknownAccount, UsageCandidate, UsageScope,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -40,6 +45,14 @@ impl std::fmt::Debug for Measured {
     }
 }
 
+/// Statements end earlier by the server's own limit; this is for a server that cannot be reached any more.
+const LONGEST: Duration = Duration::from_secs(30);
+
+fn no_answer() -> StoreError {
+    let detail = "the database did not answer in time".to_owned();
+    StoreError::Unavailable { reason: Unavailable::Io, detail }
+}
+
 /// Every operation goes through under its own name, which is also the label `op`.
 macro_rules! measured {
     ($trait:ident { $($more:tt)* } $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
@@ -47,7 +60,8 @@ macro_rules! measured {
         impl $trait for Measured {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$answer, StoreError> {
                 let began = Instant::now();
-                let answer = self.store.$name($($arg),*).await;
+                let work = tokio::time::timeout(LONGEST, self.store.$name($($arg),*)).await;
+                let answer = work.unwrap_or_else(|_| Err(no_answer()));
                 self.metrics.db(stringify!($name), began.elapsed());
                 answer
             })*
@@ -55,6 +69,42 @@ macro_rules! measured {
             $($more)*
         }
     };
+}
+
+measured! {
+    SweepStore {}
+    plan_sweeps(plans: &[(RegistryId, Timestamp)]) -> ();
+    due_sweeps(now: Timestamp) -> Vec<RegistryId>;
+    begin_sweep(
+        registry_id: &RegistryId,
+        holder: uuid::Uuid,
+        now: Timestamp,
+        until: Timestamp,
+        only_due: bool
+    ) -> bool;
+    abandon_sweep(
+        registry_id: &RegistryId,
+        holder: uuid::Uuid,
+        now: Timestamp,
+        failure: Option<(Timestamp, &str)>
+    ) -> ();
+    end_sweep(commit: &SweepCommit<'_>) -> SweepStored;
+    sweep_states() -> Vec<SweepState>;
+    named_accounts(registry_id: &RegistryId, names: &[String]) -> Vec<Named>;
+    serving_accounts(registry_id: &RegistryId, after: &str, limit: u32) -> Vec<Serving>;
+    generation_counters(clusters: &[ClusterId]) -> Vec<(ClusterId, Generation)>;
+    slug_counters(slugs: &[String]) -> Vec<(String, Generation)>;
+    unknown_accounts(registry_id: &RegistryId, after: &str, limit: u32) -> Vec<UnknownAccount>;
+    due_deletions(registry_id: &RegistryId, now: Timestamp, limit: u32) -> Vec<UnknownAccount>;
+    announce_deletion(call: &DeletionCall, audit: &AuditRow) -> bool;
+    is_deletion_current(registry_id: &RegistryId, name: &str, token: CallToken) -> bool;
+    answer_deletion(call: &DeletionCall, answer: &DeletionAnswer, audit: &AuditRow) -> bool;
+    restored() -> Option<Restored>;
+    latch_restored(at: Timestamp, reason: &str, audit: &AuditRow) -> bool;
+    acknowledge_restore(at: Timestamp, by: &str, audit: &AuditRow) -> Option<Restored>;
+    timeline() -> Option<String>;
+    noted_timeline() -> Option<String>;
+    note_timeline(timeline: &str, sweep_at: Option<Timestamp>) -> ();
 }
 
 measured! {
@@ -91,23 +141,43 @@ measured! {
 
 measured! {
     Store {
+        /// Takes as long as it takes to find out whether anything is heard.
+        async fn listen(&self) -> Result<Listening, StoreError> {
+            self.store.listen().await
+        }
+
+        async fn migrate(&self) -> Result<(), StoreError> {
+            self.store.migrate().await
+        }
+
         async fn close(&self) {
             self.store.close().await;
         }
     }
-    migrate() -> ();
     schema_version() -> i64;
     check_schema() -> ();
     ping() -> ();
     claim_installation(id: &str, now: Timestamp) -> ();
-    hold_alone() -> ();
     load(cluster_id: &ClusterId) -> Loaded;
     commit(commit: Commit<'_>) -> u64;
-    due(now: Timestamp, limit: u32, push_until: Timestamp) -> Vec<ClusterId>;
+    due(now: Timestamp, limit: u32, push_until: Timestamp, taker: ReplicaId) -> Vec<Claimed>;
+    orphans(limit: u32, push_until: Timestamp, taker: ReplicaId) -> Vec<Claimed>;
     due_count(now: Timestamp) -> u64;
-    reschedule(cluster_id: &ClusterId, version: u64, due_at: Option<Timestamp>) -> bool;
+    reschedule(
+        cluster_id: &ClusterId,
+        version: u64,
+        due_at: Option<Timestamp>,
+        ownership: OwnedBy
+    ) -> bool;
+    wake_busy(now: Timestamp) -> u64;
     is_current(account_id: AccountId, token: CallToken) -> bool;
-    clusters_with_open_calls() -> Vec<ClusterId>;
+    join(replica_id: ReplicaId, key_ids: &[String], now: Timestamp) -> ();
+    beat(replica_id: ReplicaId, key_ids: &[String], now: Timestamp) -> Option<Vec<ReplicaRow>>;
+    bury(replica_id: ReplicaId, counter: u64) -> bool;
+    release(replica_id: ReplicaId, now: Timestamp) -> ();
+    leave(replica_id: ReplicaId, now: Timestamp) -> ();
+    owned_count(replica_id: ReplicaId) -> u64;
+    tell(hint: &Hint) -> ();
     version_of(cluster_id: &ClusterId) -> Option<(u64, StateName)>;
     served(cluster_id: &ClusterId) -> Option<ServedView>;
     described(cluster_id: &ClusterId) -> Described;
@@ -146,5 +216,18 @@ measured! {
         limit: u32
     ) -> Vec<(AccountId, SealedSecret)>;
     reseal(batch: &[Reseal]) -> u64;
+    claim_usage(
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration
+    ) -> Option<Option<Timestamp>>;
+    usage_read(registry_id: &RegistryId, scope: UsageScope, until: Timestamp) -> ();
+    usage_candidates(
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32
+    ) -> Vec<UsageCandidate>;
     purge(before: PurgeBefore) -> Purged;
 }

@@ -10,10 +10,17 @@
 //! | [`campaigns`] | drives campaigns of rotations |
 //! | [`calls`] | one announced call to a registry, and its answer |
 //! | [`credential`] | the actor that serialises one cluster's commands |
+//! | [`replica`] | this process among the replicas: does it live, who else does |
+//! | [`clocks`] | whether the wall clock may be believed |
+//! | [`liveness`] | says that it lives, watches the others |
+//! | [`hints`] | what other replicas tell |
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
 //! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
+//! | [`sweeper`] | compares registries with the rows, deletes what nobody wants |
+//! | [`restored`] | nothing is deleted after a restore until somebody has seen it |
 //! | [`system`] | starts the above; what HTTP talks to |
 //! | [`upkeep`] | lets history pass, anchors the audit |
+//! | [`usage`] | reads who was seen by the registries themselves |
 //! | [`reads`] | tells the audit of every pull secret that is handed out |
 //! | `points` | where a test lets the process die |
 //! | [`measured`] | the store, with a stopwatch |
@@ -27,17 +34,24 @@ pub mod audit;
 pub mod breakers;
 pub mod calls;
 pub mod campaigns;
+pub mod clocks;
 mod count;
 pub mod credential;
 pub mod deps;
+pub mod hints;
+pub mod liveness;
 pub mod log;
 pub mod measured;
 pub(crate) mod points;
 pub mod read;
 pub mod reads;
 pub mod registries;
+pub mod replica;
+pub mod restored;
 pub mod scheduler;
 pub mod shard;
 pub mod step;
+pub mod sweeper;
 pub mod system;
 pub mod upkeep;
+pub mod usage;

@@ -12,8 +12,9 @@ use crate::actors::deps::Deps;
 use crate::actors::measured::Measured;
 use crate::actors::reads::{self, ReadLog};
 use crate::actors::registries;
+use crate::actors::replica::{Replica, Standing};
 use crate::actors::system::System;
-use crate::config::{AuthMode, Config, FAILPOINTS_VARIABLE};
+use crate::config::{AuthMode, CLOCK_VARIABLE, Config, FAILPOINTS_VARIABLE};
 use crate::crypto::{AuditKey, SharedKeyring};
 use crate::failpoints::FailPoints;
 use crate::http::auth::{Authenticator, StaticTokens};
@@ -35,6 +36,10 @@ const NO_AUDIT_KEY: &str = "the audit needs its key; `keys generate` makes it be
 /// When something that the service cannot do without is missing.
 pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
+    if let Some(file) = std::env::var_os(CLOCK_VARIABLE) {
+        tracing::warn!(?file, "the clock is moved by a file: this process has a time of its own");
+        crate::time::shift_by_file(file.into());
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new()?;
     let lifecycle = Lifecycle::default();
@@ -129,8 +134,7 @@ async fn deps(
     let needed: Vec<String> = store.key_census().await?.into_keys().collect();
     keyring.get().check_needed(&needed)?;
     let registries = registries::registries(config)?;
-    // Last: a start that fails before keeps nobody waiting.
-    store.hold_alone().await?;
+    let tuning = registries::tuning(config);
     Ok(Deps {
         store: Arc::new(Measured::new(store, metrics.clone())),
         keyring: Arc::new(keyring),
@@ -139,8 +143,10 @@ async fn deps(
         registries,
         metrics: Arc::new(metrics),
         installation: config.installation.id.clone(),
-        tuning: registries::tuning(config),
+        replica: Replica::new(tuning.lease, tuning.trust_after),
+        tuning,
         activity: crate::actors::activity::Activity::default(),
+        restored: crate::actors::restored::RestoredLatch::default(),
         failpoints: failpoints()?,
     })
 }
@@ -167,11 +173,14 @@ fn authenticator(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {
 
 /// What `/readyz` looks at. Before the set-up is done nothing of it is there.
 fn readiness(backend: &Backend) -> Readiness {
-    let for_registries = backend.clone();
+    let (for_registries, for_restored) = (backend.clone(), backend.clone());
     Readiness::default()
         .deciding("config", Passed)
         .deciding("database", Database(backend.clone()))
         .deciding("encryption_keys", Keys(backend.clone()))
+        .noticing("restored", move || {
+            for_restored.get().is_ok_and(|work| work.deps.restored.is_latched())
+        })
         .registries(move || match for_registries.get() {
             Ok(work) => work.deps.registries.iter().map(health).collect(),
             Err(_) => Vec::new(),
@@ -194,6 +203,9 @@ struct Database(Backend);
 impl Check for Database {
     async fn check(&self) -> Result<(), String> {
         let work = self.0.get().map_err(|error| error.to_string())?;
+        if work.deps.replica.standing() == Standing::Lost {
+            return Err("this replica could not say for too long that it lives".to_owned());
+        }
         work.deps.store.ping().await.map_err(|error| error.to_string())
     }
 }
@@ -244,6 +256,7 @@ async fn open_store(
     let (url, connections) = (url.expose_secret(), config.db.max_connections);
     if url.starts_with("postgres") {
         let store = PgStore::open(url, connections).await?;
+        store.check_server().await?;
         return Ok(match seal {
             Some(seal) => Arc::new(store.with_audit_seal(seal)),
             None => Arc::new(store),

@@ -106,6 +106,7 @@ pub enum Op {
     IssuePullSecret,
     ReadPullSecret,
     RevokePullSecret,
+    ChangeSchedule,
     ConfirmGeneration,
     Heartbeat,
     StartRotation,
@@ -119,6 +120,9 @@ pub enum Op {
     ListPullSecrets,
     ListAllRotations,
     ListAttention,
+    ListRegistries,
+    SweepRegistry,
+    AcknowledgeRestore,
     ListAuditEvents,
     GiveUpResidue,
     CreateCampaign,
@@ -154,6 +158,7 @@ pub struct Route {
 pub enum Verb {
     Get,
     Post,
+    Patch,
     Delete,
 }
 
@@ -165,10 +170,13 @@ const CAMPAIGN_RESUME: &str = "/v1/rotation-campaigns/{campaign_id}/resume";
 const CAMPAIGN_ABORT: &str = "/v1/rotation-campaigns/{campaign_id}/abort";
 const RESIDUE: &str = "/v1/clusters/{cluster_id}/pull-secrets/residue";
 const SECRETS: &str = "/v1/clusters/{cluster_id}/pull-secrets";
+const SCHEDULE: &str = "/v1/clusters/{cluster_id}/pull-secrets/schedule";
 const CONFIRM: &str = "/v1/clusters/{cluster_id}/pull-secrets/confirm";
 const HEARTBEATS: &str = "/v1/clusters/{cluster_id}/pull-secrets/heartbeats";
 const ROTATIONS: &str = "/v1/clusters/{cluster_id}/pull-secrets/rotations";
 const ROTATION: &str = "/v1/clusters/{cluster_id}/pull-secrets/rotations/{rotation_id}";
+const SWEEPS: &str = "/v1/registries/{registry_id}/sweeps";
+const ACKNOWLEDGE: &str = "/v1/restored/acknowledge";
 const ROTATION_CONFIRM: &str =
     "/v1/clusters/{cluster_id}/pull-secrets/rotations/{rotation_id}/confirm";
 const ROTATION_COMPLETE: &str =
@@ -186,13 +194,14 @@ impl Op {
     pub const fn route(self) -> Route {
         use Access::{AnyOf, OwnProof, Probe};
         use Permission as May;
-        use Verb::{Delete, Get, Post};
+        use Verb::{Delete, Get, Patch, Post};
         let (method, path, access, idempotent) = match self {
             Self::IssuePullSecret => (Post, SECRETS, AnyOf(&[May::PullSecretsCreate]), true),
             Self::ReadPullSecret => {
                 (Get, SECRETS, AnyOf(&[May::PullSecretsGet, May::MetadataGet]), true)
             }
             Self::RevokePullSecret => (Delete, SECRETS, AnyOf(&[May::PullSecretsDelete]), true),
+            Self::ChangeSchedule => (Patch, SCHEDULE, AnyOf(&[May::RotationsUpdate]), true),
             Self::ConfirmGeneration => (Post, CONFIRM, AnyOf(&[May::RotationsConfirm]), true),
             Self::Heartbeat => (Post, HEARTBEATS, OwnProof, true),
             Self::StartRotation => {
@@ -214,6 +223,9 @@ impl Op {
             Self::ListPullSecrets => (Get, "/v1/pull-secrets", AnyOf(&[May::MetadataList]), true),
             Self::ListAllRotations => (Get, "/v1/rotations", AnyOf(&[May::RotationsList]), true),
             Self::ListAttention => (Get, "/v1/attention", AnyOf(&[May::FleetList]), true),
+            Self::ListRegistries => (Get, "/v1/registries", AnyOf(&[May::FleetList]), true),
+            Self::SweepRegistry => (Post, SWEEPS, AnyOf(&[May::FleetCreate]), true),
+            Self::AcknowledgeRestore => (Post, ACKNOWLEDGE, AnyOf(&[May::FleetUpdate]), true),
             Self::ListAuditEvents => (Get, "/v1/audit-events", AnyOf(&[May::AuditList]), true),
             Self::GiveUpResidue => (Delete, RESIDUE, AnyOf(&[May::RotationsForce]), true),
             Self::CreateCampaign => (Post, CAMPAIGNS, AnyOf(&[May::FleetCreate]), false),

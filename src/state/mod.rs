@@ -7,3 +7,4 @@
 
 pub mod campaign;
 pub mod pull_secret;
+pub mod sweep;

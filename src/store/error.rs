@@ -36,16 +36,11 @@ pub enum StoreError {
         /// The database's file.
         path: String,
     },
-    /// A second process wants to serve from a database that takes one only.
-    #[error(
-        "another process serves from the database, last seen {seen}s ago, and only one may; \
-         stop it, or wait until it was not seen for {lease}s"
-    )]
-    Served {
-        /// How long ago, in seconds.
-        seen: u64,
-        /// After how many seconds it counts as dead.
-        lease: u64,
+    /// What answers is not a database that this program can work with.
+    #[error("db.url: {what}")]
+    Unworkable {
+        /// What it is, and what is needed instead.
+        what: String,
     },
     /// The database is another installation's.
     #[error(
@@ -129,7 +124,7 @@ impl StoreError {
             Self::LeaseLost
             | Self::Duplicate { .. }
             | Self::Locked { .. }
-            | Self::Served { .. }
+            | Self::Unworkable { .. }
             | Self::InstallationMismatch { .. }
             | Self::Corrupt { .. }
             | Self::SchemaTooNew { .. }

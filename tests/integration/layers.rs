@@ -4,22 +4,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Layer, and the modules of this crate that it may name.
-const ALLOWED: [(&str, &[&str]); 8] = [
-    ("state", &["ids", "time", "state"]),
-    ("store", &["ids", "time", "state", "store"]),
+const ALLOWED: [(&str, &[&str]); 9] = [
+    ("state", &["ids", "time", "window", "state"]),
+    ("store", &["ids", "time", "window", "state", "store"]),
     ("crypto", &["ids", "time", "crypto"]),
     ("registries", &["ids", "time", "registries"]),
-    ("config", &["ids", "time", "crypto", "config"]),
+    ("signers", &["ids", "time", "signers"]),
+    ("config", &["ids", "time", "window", "crypto", "config"]),
     ("telemetry", &["ids", "time", "config", "telemetry"]),
     (
         "actors",
         &[
             "ids",
             "time",
+            "window",
             "state",
             "store",
             "crypto",
             "registries",
+            "signers",
             "config",
             "telemetry",
             "actors",
@@ -31,6 +34,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
         &[
             "ids",
             "time",
+            "window",
             "state",
             "store",
             "crypto",
@@ -38,6 +42,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
             "telemetry",
             "actors",
             "registries",
+            "signers",
             "http",
         ],
     ),

@@ -6,6 +6,7 @@ mod attention;
 mod audit;
 mod campaign;
 mod pull_secret;
+mod registry;
 mod residue;
 mod rotation;
 #[cfg(test)]
@@ -22,6 +23,10 @@ pub use campaign::{
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
     StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,
+};
+pub use registry::{
+    Blocked, Limits, MissingResource, RegistryList, RegistryResource, RestoredResource,
+    SweepFailure, SweepReport, SweepResource, UnknownResource, registry, sweep_report,
 };
 pub use residue::{GivenUp, GivenUpList};
 pub use rotation::{AdoptionEntry, ErrorResource, Progress, RotationResource, rotation};

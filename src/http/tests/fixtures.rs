@@ -182,7 +182,6 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::CancelRotation
             | Op::ListPullSecrets
             | Op::ListAllRotations
-            | Op::ListAuditEvents
             | Op::GiveUpResidue
             | Op::CreateCampaign
             | Op::ListCampaigns
@@ -190,7 +189,12 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::ListCampaignClusters
             | Op::PauseCampaign
             | Op::ResumeCampaign
-            | Op::AbortCampaign => bind(config, *op, reached),
+            | Op::AbortCampaign
+            | Op::ListRegistries
+            | Op::SweepRegistry
+            | Op::AcknowledgeRestore
+            | Op::ChangeSchedule
+            | Op::ListAuditEvents => bind(config, *op, reached),
             // One row stays without a handler; the server binds the probes itself.
             Op::ListAttention | Op::Healthz | Op::Readyz => {}
         }

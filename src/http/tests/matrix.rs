@@ -57,6 +57,7 @@ async fn each_role_at_each_row() {
                 .path
                 .replace("{cluster_id}", "cls-1")
                 .replace("{campaign_id}", "01930000-0000-7000-8000-0000000000ab")
+                .replace("{registry_id}", "local")
                 .replace("{rotation_id}", "rot-01930000-0000-7000-8000-0000000000ab");
             let name: &'static str = route.method.into();
             let method = Method::from_bytes(name.as_bytes()).unwrap();

@@ -90,6 +90,7 @@ pub struct Lane {
 struct Shared {
     slots: Arc<Semaphore>,
     max_concurrent: usize,
+    rate: Rate,
     /// Counted apart from the slots: a waiter for the bucket holds a slot without a permit.
     in_flight: AtomicUsize,
     /// Who waits for a permit, here and not in the database.
@@ -167,6 +168,12 @@ impl Lane {
         }
     }
 
+    /// The calls that may be under way at once, and how often one may begin.
+    #[must_use]
+    pub fn limits(&self) -> (usize, Rate) {
+        (self.shared.max_concurrent, self.shared.rate)
+    }
+
     /// The lane as it is now.
     #[must_use]
     pub fn status(&self) -> LaneStatus {
@@ -240,6 +247,7 @@ impl Shared {
         Self {
             slots: Arc::new(Semaphore::new(max_concurrent)),
             max_concurrent,
+            rate: settings.rate,
             in_flight: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             bucket: Bucket::new(settings.rate),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::commit::{AccountChange, Changes, RecordChange};
+use super::super::commit::{AccountChange, Changes, RecordChange, RotationChange};
 use super::super::{AuditSeal, Commit, PurgeBefore, Purged, RotationRow, StoreError};
 use super::lists::number;
 use super::{AccountRow, ClusterRow, Record, Tables};
@@ -20,6 +20,12 @@ impl Tables {
         let (version, last) =
             known.map_or((0, Generation::NONE), |row| (row.version, row.last_generation));
         if version != commit.expected_version {
+            return Err(StoreError::Conflict);
+        }
+        let stored = self.records.get(commit.cluster_id).map(|record| record.ownership.epoch);
+        if let (RecordChange::Write(_), Some(epoch)) = (&changes.record, stored)
+            && epoch != commit.ownership.epoch
+        {
             return Err(StoreError::Conflict);
         }
         self.check(commit, &changes)?;
@@ -48,7 +54,7 @@ impl Tables {
                 return duplicate("accounts.registry_id, accounts.name");
             }
         }
-        for rotation in &changes.rotations {
+        for RotationChange { rotation, .. } in &changes.rotations {
             let known = self.rotations.get(&rotation.id);
             if known.is_some_and(|row| row.rotation.completed_at.is_some()) {
                 return duplicate("rotations.rotation_id");
@@ -84,7 +90,8 @@ impl Tables {
         match changes.record {
             RecordChange::Write(record) => {
                 let state = PullSecret::clone(record).compact();
-                let record = Record { state, due_at: commit.due_at };
+                let ownership = commit.ownership.passed_to(commit.owner);
+                let record = Record { state, due_at: commit.due_at, ownership };
                 self.records.insert(cluster_id.clone(), record);
             }
             RecordChange::Remove => {
@@ -95,7 +102,7 @@ impl Tables {
         for change in &changes.accounts {
             self.write_account(cluster_id, change);
         }
-        for rotation in &changes.rotations {
+        for RotationChange { rotation, .. } in &changes.rotations {
             let row =
                 RotationRow { cluster_id: cluster_id.clone(), rotation: Rotation::clone(rotation) };
             self.rotations.insert(rotation.id, row);

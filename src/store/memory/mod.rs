@@ -10,7 +10,10 @@ mod commit;
 mod idempotency;
 mod lists;
 mod reads;
+mod replicas;
+mod sweep;
 mod turns;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,15 +25,17 @@ use uuid::Uuid;
 use super::idempotency::StoredRequest;
 use super::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
-    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
-    IdempotencyState, Loaded, OutboxRow, Page, Presented, PullSecretFilter, PullSecretRow,
-    PurgeBefore, Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret,
-    ServedView, Store, StoreError, StreamHead, TroubleCounts,
+    AuditStream, Claimed, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey,
+    IdempotencyStart, IdempotencyState, Loaded, OutboxRow, OwnedBy, Page, Presented,
+    PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
+    RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, StreamHead,
+    TroubleCounts, UsageCandidate, UsageScope,
 };
 use crate::ids::{
-    AccountId, AccountName, CallToken, CampaignId, ClusterId, Generation, RegistryId, RotationId,
+    AccountId, AccountName, CallToken, CampaignId, ClusterId, Generation, RegistryId, ReplicaId,
+    RotationId,
 };
-use crate::state::pull_secret::{Account, GoneHow, PullSecret, StateName};
+use crate::state::pull_secret::{Account, AccountPhase, GoneHow, PullSecret, StateName};
 use crate::time::Timestamp;
 
 /// The store without a file.
@@ -56,8 +61,13 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
+    sweeps: sweep::Sweeps,
     line: BTreeMap<ClusterId, turns::Waiting>,
     campaigns: BTreeMap<CampaignId, campaigns::CampaignEntry>,
+    /// Counter and keys.
+    replicas: BTreeMap<ReplicaId, (u64, Vec<String>)>,
+    /// When a reading of use is due, and until when the last one told.
+    readings: BTreeMap<(RegistryId, UsageScope), (Timestamp, Option<Timestamp>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +81,7 @@ struct Record {
     /// The committed state, compacted.
     state: PullSecret,
     due_at: Option<Timestamp>,
+    ownership: OwnedBy,
 }
 
 #[derive(Debug, Clone)]
@@ -78,7 +89,6 @@ struct AccountRow {
     position: usize,
     cluster_id: ClusterId,
     account: Account,
-    #[expect(dead_code, reason = "kept as the databases keep it; nobody asks for it yet")]
     how: Option<GoneHow>,
     drifted_since: Option<Timestamp>,
 }
@@ -149,16 +159,22 @@ impl Store for MemoryStore {
         now: Timestamp,
         limit: u32,
         push_until: Timestamp,
-    ) -> Result<Vec<ClusterId>, StoreError> {
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let mut tables = self.tables();
-        let mut due = tables.due(now);
-        due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        for (_, cluster_id) in &due {
-            if let Some(record) = tables.records.get_mut(cluster_id) {
-                record.due_at = Some(push_until);
-            }
-        }
-        Ok(due.into_iter().map(|(_, cluster_id)| cluster_id).collect())
+        let found = tables.claimable(now, taker);
+        Ok(tables.take(found, limit, push_until, taker))
+    }
+
+    async fn orphans(
+        &self,
+        limit: u32,
+        push_until: Timestamp,
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let mut tables = self.tables();
+        let found = tables.orphaned();
+        Ok(tables.take(found, limit, push_until, taker))
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
@@ -170,12 +186,15 @@ impl Store for MemoryStore {
         cluster_id: &ClusterId,
         version: u64,
         due_at: Option<Timestamp>,
+        ownership: OwnedBy,
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         let current = tables.clusters.get(cluster_id).is_some_and(|row| row.version == version);
-        match tables.records.get_mut(cluster_id).filter(|_| current) {
+        let record = tables.records.get_mut(cluster_id).filter(|_| current);
+        match record.filter(|record| record.ownership.epoch == ownership.epoch) {
             Some(record) => {
                 record.due_at = due_at;
+                record.ownership.owner = ownership.owner;
                 Ok(true)
             }
             None => Ok(false),
@@ -192,11 +211,45 @@ impl Store for MemoryStore {
         Ok(call.is_some_and(|call| call.token == token))
     }
 
-    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError> {
+    async fn join(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        _now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.tables().join(replica_id, key_ids);
+        Ok(())
+    }
+
+    async fn beat(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        _now: Timestamp,
+    ) -> Result<Option<Vec<ReplicaRow>>, StoreError> {
+        Ok(self.tables().beat(replica_id, key_ids))
+    }
+
+    async fn bury(&self, replica_id: ReplicaId, counter: u64) -> Result<bool, StoreError> {
+        Ok(self.tables().bury(replica_id, counter))
+    }
+
+    async fn release(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        self.tables().give_back(replica_id, now);
+        Ok(())
+    }
+
+    async fn leave(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        tables.give_back(replica_id, now);
+        tables.replicas.remove(&replica_id);
+        Ok(())
+    }
+
+    async fn owned_count(&self, replica_id: ReplicaId) -> Result<u64, StoreError> {
         let tables = self.tables();
-        let open = tables.accounts.values().filter(|row| row.account.call.is_some());
-        let clusters: BTreeSet<_> = open.map(|row| row.cluster_id.clone()).collect();
-        Ok(clusters.into_iter().collect())
+        let mine = |record: &&Record| record.ownership.owner == Some(replica_id);
+        Ok(lists::number(tables.records.values().filter(mine).count()))
     }
 
     async fn version_of(
@@ -392,6 +445,59 @@ impl Store for MemoryStore {
             }
         }
         Ok(resealed)
+    }
+
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let mut tables = self.tables();
+        let mut woken = 0;
+        for record in tables.records.values_mut().filter(|r| r.due_at.is_some_and(|at| at > now)) {
+            let going = |account: &Account| {
+                matches!(account.phase, AccountPhase::Deleting | AccountPhase::Burnt)
+            };
+            let busy = match record.state.state.name() {
+                StateName::Issuing | StateName::Rotating | StateName::Revoking => true,
+                StateName::Active | StateName::Revoked | StateName::Denied | StateName::Failed => {
+                    record.state.accounts.iter().any(going)
+                }
+            };
+            if busy {
+                record.due_at = Some(now);
+                woken += 1;
+            }
+        }
+        Ok(woken)
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        Ok(self.tables().claim_usage(registry_id, scope, now, pause))
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        if let Some(reading) = self.tables().readings.get_mut(&(registry_id.clone(), scope)) {
+            reading.1 = Some(until);
+        }
+        Ok(())
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        Ok(self.tables().usage_candidates(registry_id, scope, after, limit))
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {

@@ -34,8 +34,13 @@ pub(super) const fn refusal(record: &PullSecret) -> Option<&Refusal> {
 impl Tables {
     pub(super) fn load(&self, cluster_id: &ClusterId) -> Loaded {
         let Some(row) = self.clusters.get(cluster_id) else { return Loaded::default() };
-        let record = self.records.get(cluster_id).map(|record| record.state.clone());
-        Loaded { record, version: row.version, last_generation: row.last_generation }
+        let stored = self.records.get(cluster_id);
+        Loaded {
+            record: stored.map(|record| record.state.clone()),
+            version: row.version,
+            last_generation: row.last_generation,
+            ownership: stored.map(|record| record.ownership).unwrap_or_default(),
+        }
     }
 
     /// What is due, the oldest first.
@@ -108,7 +113,7 @@ impl Tables {
                 account_id: account.id,
                 registry_id: account.registry_id.clone(),
                 phase: account.phase,
-                born_generation: account.born_generation,
+                generation: account.presented_as(),
                 gone_at: account.gone_at,
                 secret: self.secrets.get(&account.id)?.clone(),
                 state: record.as_ref().map(|record| record.state.name()),

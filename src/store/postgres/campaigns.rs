@@ -137,7 +137,7 @@ pub(super) const COUNT_DELETING: &str = "SELECT count(DISTINCT a.cluster_id) FRO
 #[async_trait]
 impl Campaigns for PgStore {
     async fn create_campaign(&self, new: NewCampaign<'_>) -> Result<(), StoreError> {
-        let mut tx = begin(self.writer()?).await?;
+        let mut tx = begin(&self.pool).await?;
         let done = create(&mut tx, &new, self.seal()).await;
         end(tx, done).await
     }
@@ -185,7 +185,7 @@ impl Campaigns for PgStore {
     }
 
     async fn change_campaign(&self, change: CampaignChange) -> Result<(), StoreError> {
-        let mut tx = begin(self.writer()?).await?;
+        let mut tx = begin(&self.pool).await?;
         let done = apply(&mut tx, &change, self.seal()).await;
         end(tx, done).await
     }
@@ -204,7 +204,7 @@ impl Campaigns for PgStore {
                 return Ok(Vec::new());
             }
         }
-        let mut tx = begin(self.writer()?).await?;
+        let mut tx = begin(&self.pool).await?;
         let query = query_as(CLAIM).bind(now).bind(until).bind(i64::from(limit));
         let rows: Result<Vec<CampaignRow>, _> = query.fetch_all(&mut *tx).await.map_err(map);
         let rows = end(tx, rows).await?;
@@ -217,7 +217,7 @@ impl Campaigns for PgStore {
         taken_until: Timestamp,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut tx = begin(self.writer()?).await?;
+        let mut tx = begin(&self.pool).await?;
         let query = query(RELEASE).bind(id.0).bind(taken_until).bind(now);
         let done = query.execute(&mut *tx).await.map_err(map).map(drop);
         end(tx, done).await
@@ -236,7 +236,7 @@ impl Campaigns for PgStore {
             query.fetch_all(&mut *tx).await.map_err(map)?
         };
         let last = found.len() < usize::try_from(batch).unwrap_or(usize::MAX);
-        let mut tx = begin(self.writer()?).await?;
+        let mut tx = begin(&self.pool).await?;
         let done = gathered(&mut tx, campaign, &found, last).await;
         end(tx, done).await?;
         Ok(last)
@@ -259,7 +259,7 @@ impl Campaigns for PgStore {
         rotations: &[RotationId],
         now: Timestamp,
     ) -> Result<Vec<(ClusterId, RotationId)>, StoreError> {
-        let mut tx = begin(self.writer()?).await?;
+        let mut tx = begin(&self.pool).await?;
         let begun = begin_some(&mut tx, id, rotations, now).await;
         end(tx, begun).await
     }
@@ -273,7 +273,7 @@ impl Campaigns for PgStore {
         if results.is_empty() {
             return Ok(0);
         }
-        let mut tx = begin(self.writer()?).await?;
+        let mut tx = begin(&self.pool).await?;
         let done = settle(&mut tx, id, results, now).await;
         end(tx, done).await
     }

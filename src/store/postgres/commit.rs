@@ -32,7 +32,7 @@ async fn write_all(
     // Before this rotation's own rows count as one at work.
     turns::write(db, commit).await?;
     match changes.record {
-        RecordChange::Write(record) => record::write(db, record, commit.due_at).await?,
+        RecordChange::Write(record) => record::write(db, record, commit).await?,
         RecordChange::Remove => record::remove(db, cluster_id).await?,
         RecordChange::Nothing => {}
     }

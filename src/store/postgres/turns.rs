@@ -82,7 +82,7 @@ impl Turns for PgStore {
         rank: TurnRank,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut tx = begin(self.writer()?).await?;
+        let mut tx = begin(&self.pool).await?;
         let done = wait(&mut tx, cluster_id, rank, now).await;
         end(tx, done).await
     }
@@ -93,7 +93,7 @@ impl Turns for PgStore {
         now: Timestamp,
         until: Timestamp,
     ) -> Result<u64, StoreError> {
-        let mut tx = begin(self.writer()?).await?;
+        let mut tx = begin(&self.pool).await?;
         let called = call(&mut tx, max, now, until).await;
         end(tx, called).await
     }

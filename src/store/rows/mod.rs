@@ -11,5 +11,8 @@ pub(in crate::store) mod decode;
 pub(in crate::store) mod idempotency;
 pub(in crate::store) mod read;
 pub(in crate::store) mod record;
+pub(in crate::store) mod replicas;
 pub(in crate::store) mod rotation;
 pub(in crate::store) mod rotations;
+pub(in crate::store) mod sweep;
+pub(in crate::store) mod usage;

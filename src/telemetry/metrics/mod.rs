@@ -64,6 +64,12 @@ pub struct Metrics {
     breaker_open: IntGaugeVec,
     campaigns: IntCounterVec,
     campaign_clusters: IntCounterVec,
+    sweeps: IntCounterVec,
+    sweep_deletions: IntCounterVec,
+    sweep_accounts: IntGaugeVec,
+    sweep_finished: IntGaugeVec,
+    /// 1 while a restored database waits for its acknowledgement.
+    pub restored: IntGauge,
     /// 1 while the service works, 0 from the shutdown on.
     pub up: IntGauge,
     /// Running rotations by `phase`.
@@ -84,6 +90,16 @@ pub struct Metrics {
     pub attention: IntGaugeVec,
     /// Accounts whose name is spoilt and that are not certainly gone yet.
     pub burnt_accounts: IntGauge,
+    /// Replicas that live, this one included.
+    pub replicas_live: IntGauge,
+    /// Credentials that this replica took over from another one.
+    pub takeovers: IntCounter,
+    /// Credentials whose work this replica does.
+    pub owned_credentials: IntGauge,
+    /// 1 while this replica begins no call because it cannot say that it lives.
+    pub fenced: IntGauge,
+    /// 1 while the wall clock is not believed.
+    pub clock_doubted: IntGauge,
     names: Arc<[String]>,
 }
 
@@ -187,10 +203,49 @@ impl Metrics {
                 "Clusters of campaigns that came to a result.",
                 &["status"],
             )?,
+            replicas_live: make.gauge("replicas_live", "Replicas that live, as this one sees it.")?,
+            takeovers: make.counter(
+                "takeovers_total",
+                "Credentials that this replica took over from another one.",
+            )?,
+            owned_credentials: make
+                .gauge("owned_credentials", "Credentials whose work this replica does.")?,
+            fenced: make.gauge(
+                "replica_fenced",
+                "1 while this replica begins no call because it cannot say that it lives.",
+            )?,
+            clock_doubted: make.gauge(
+                "clock_doubted",
+                "1 while the wall clock is not believed because it jumped.",
+            )?,
             breaker_open: make.gauges(
                 "registry_breaker_open",
                 "1 while a registry is not called because it keeps failing.",
                 &["registry"],
+            )?,
+            sweeps: make.counters(
+                "sweeps_total",
+                "Comparisons of a registry's accounts with ours.",
+                &["registry", "outcome"],
+            )?,
+            sweep_deletions: make.counters(
+                "sweep_deletions_total",
+                "Calls that delete accounts which no row wants.",
+                &["registry", "outcome"],
+            )?,
+            sweep_accounts: make.gauges(
+                "sweep_accounts",
+                "Accounts that the last comparison found.",
+                &["registry", "kind"],
+            )?,
+            sweep_finished: make.gauges(
+                "sweep_finished_timestamp_seconds",
+                "When the last comparison ended.",
+                &["registry"],
+            )?,
+            restored: make.gauge(
+                "restored",
+                "1 while a restored database waits for its acknowledgement and nothing is deleted.",
             )?,
             db_duration: make.times(
                 "db_duration_seconds",
@@ -268,6 +323,25 @@ impl Metrics {
     /// Whether a registry's breaker is open.
     pub fn breaker(&self, registry: &str, open: bool) {
         self.breaker_open.with_label_values(&[registry]).set(i64::from(open));
+    }
+
+    /// One comparison of a registry's accounts.
+    pub fn swept(&self, registry: &str, outcome: &'static str) {
+        self.sweeps.with_label_values(&[registry, outcome]).inc();
+    }
+
+    /// One call that deletes an account which no row wants.
+    pub fn sweep_deletion(&self, registry: &str, outcome: &'static str) {
+        self.sweep_deletions.with_label_values(&[registry, outcome]).inc();
+    }
+
+    /// What the last comparison found, and when it ended in seconds since 1970.
+    pub fn sweep_found(&self, registry: &str, counts: [(&'static str, u64); 4], at: i64) {
+        for (kind, count) in counts {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.sweep_accounts.with_label_values(&[registry, kind]).set(count);
+        }
+        self.sweep_finished.with_label_values(&[registry]).set(at);
     }
 
     /// One database operation.

@@ -9,16 +9,19 @@ use hyperfleet_credentials::actors::audit::{Caller, rows};
 use hyperfleet_credentials::actors::step::Working;
 use hyperfleet_credentials::ids::{AccountId, CallToken, ClusterId, Generation, RotationId};
 use hyperfleet_credentials::state::pull_secret::{
-    Account, Answer, Backoff, Call, Command, Context, CreateAnswer, Entropy, Event, Evidence,
-    EvidenceSource, EvidenceSubject, Failure, LookupAnswer, OnDeadline, Ownership, Policy,
-    PullSecret, RegistryPolicy, RevokeAnswer, RotationReason, VerifyAnswer, apply, decide, due_at,
-    effects,
+    Account, Answer, Backoff, Call, Change, Command, Context, CreateAnswer, Entropy, Event,
+    Evidence, EvidenceSource, EvidenceSubject, Failure, LookupAnswer, OnDeadline, Ownership,
+    Policy, PullSecret, RegistryPolicy, RevokeAnswer, RotationReason, ScheduleChange, VerifyAnswer,
+    apply, decide, due_at, effects,
 };
 use hyperfleet_credentials::store::{
-    Commit, Loaded, SealedSecret, Store, StoreError, Turn, gone_how,
+    Commit, Loaded, OwnedBy, SealedSecret, Store, StoreError, Turn, gone_how,
 };
 use hyperfleet_credentials::time::Timestamp;
+use hyperfleet_credentials::window::Window;
 use uuid::Uuid;
+
+use super::replicas::replica;
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(3600);
@@ -39,6 +42,9 @@ pub fn policy() -> Policy {
     Policy {
         interval: Some(90 * 24 * HOUR),
         spread: 0.1,
+        window: None,
+        drift_interval: Some(24 * HOUR),
+        reissue: true,
         min_overlap: 2 * HOUR,
         grace_period: 24 * HOUR,
         on_deadline: OnDeadline::Hold,
@@ -64,12 +70,15 @@ pub struct Script {
     pub last: Option<PullSecret>,
     pub version: u64,
     pub last_generation: Generation,
+    pub ownership: OwnedBy,
     /// Lets a registry refuse, lose answers, block.
     pub trouble: bool,
     /// Whether a rotation may begin.
     pub may_start: bool,
     /// What the next commits do with the cluster's turn.
     pub turn: Option<Turn>,
+    /// Owners come and go.
+    pub owners: bool,
     /// Every call fails, for as long as it takes to be given up.
     down: bool,
     seed: u128,
@@ -84,12 +93,17 @@ impl Script {
             last: None,
             version: 0,
             last_generation: Generation::NONE,
+            ownership: OwnedBy::default(),
             trouble: true,
             may_start: true,
             turn: None,
+            owners: false,
             down: false,
             // Scripts of different clusters must not draw the same ids.
-            seed: seed ^ cluster_id.bytes().fold(7, |hash, byte| hash * 257 + u128::from(byte)),
+            seed: seed
+                ^ cluster_id.bytes().fold(7, |hash: u128, byte| {
+                    hash.wrapping_mul(257).wrapping_add(u128::from(byte))
+                }),
         }
     }
 
@@ -100,7 +114,7 @@ impl Script {
 
     pub fn loaded(&self) -> Loaded {
         let (version, last_generation) = (self.version, self.last_generation);
-        Loaded { record: self.state(), version, last_generation }
+        Loaded { record: self.state(), version, last_generation, ownership: self.ownership }
     }
 
     fn draw(&mut self) -> u128 {
@@ -132,6 +146,8 @@ impl Script {
             entropy,
             last_generation: self.last_generation,
             may_start: self.may_start,
+            time_is_trusted: true,
+            restored_at: None,
         };
         let events = decide(before.as_ref(), command, &context).ok()?;
         let after = events.iter().fold(before, apply);
@@ -149,7 +165,10 @@ impl Script {
             record: before.clone(),
             version: self.version,
             last_generation: self.last_generation,
+            ownership: self.ownership,
         };
+        let owner = self.ownership.owner.filter(|_| !self.owners || self.chance(75));
+        let owner = if self.owners && self.chance(25) { Some(replica(2)) } else { owner };
         let caller =
             Caller { actor: "system".to_owned(), reason: None, request_id: None, trace_id: None };
         let new = |account: &Account| account.created_at.is_some();
@@ -157,6 +176,8 @@ impl Script {
         let made = after.iter().flat_map(|record| &record.accounts).filter(|a| new(a));
         let made = made.filter(|account| !known(account.id));
         let commit = Commit {
+            ownership: self.ownership,
+            owner,
             due_at: after.as_ref().and_then(|record| due_at(record, &self.policy)),
             gone_how: gone_how(&events),
             turn: self.turn,
@@ -171,6 +192,8 @@ impl Script {
         if let Some(record) = &after {
             self.last_generation = self.last_generation.max(record.last_generation);
         }
+        let passed = self.ownership.passed_to(owner);
+        self.ownership = if after.is_some() { passed } else { OwnedBy::default() };
         self.last = after;
         true
     }
@@ -277,8 +300,15 @@ impl Script {
         let rotation = self.last.as_ref().and_then(|record| record.rotation());
         let running = rotation.map(|rotation| rotation.id);
         let rotation_id = running.unwrap_or(RotationId(Uuid::nil()));
-        match self.below(16) {
+        match self.below(19) {
             0..3 => self.issue(),
+            16 => self.partly(),
+            17 => Command::Reschedule(Box::new(self.reschedule())),
+            18 => {
+                let cluster_id = self.cluster_id.clone();
+                let registries = Some(vec!["quay".parse().unwrap()]);
+                Command::Issue { cluster_id, registries }
+            }
             3..5 => self.rotate(RotationReason::Manual, false),
             5 => self.rotate(RotationReason::Compromise, false),
             6 => self.rotate(RotationReason::Scheduled, true),
@@ -290,6 +320,24 @@ impl Script {
             12 => Command::Quarantine { retry_at: self.now.plus(HOUR) },
             13 => Command::TakeOver,
             _ => self.observe(),
+        }
+    }
+
+    /// Harbor comes or goes.
+    fn partly(&mut self) -> Command {
+        let harbor = vec!["harbor".parse().unwrap()];
+        let (added, removed) =
+            if self.chance(50) { (harbor, Vec::new()) } else { (Vec::new(), harbor) };
+        Command::RotatePartly { rotation_id: RotationId(self.uuid()), added, removed }
+    }
+
+    fn reschedule(&mut self) -> ScheduleChange {
+        let next_at = Change::To(self.now.plus(30 * HOUR));
+        let window = Window::parse("15 2 * * MON-FRI", 90 * MINUTE).unwrap();
+        ScheduleChange {
+            enabled: if self.chance(30) { Change::To(false) } else { Change::To(true) },
+            next_at: if self.chance(50) { next_at } else { Change::Clear },
+            window: if self.chance(50) { Change::To(window) } else { Change::Clear },
         }
     }
 

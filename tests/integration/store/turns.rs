@@ -7,6 +7,7 @@ use hyperfleet_credentials::store::{Commit, Store, StoreError, Turn, TurnRank};
 use hyperfleet_credentials::time::Timestamp;
 
 use super::backends::conforms;
+use super::replicas::replica;
 use super::script::{HOUR, MINUTE, Script, refused, served};
 
 /// A cluster whose rotation was asked for and waits.
@@ -58,8 +59,8 @@ const fn tick() -> hyperfleet_credentials::state::pull_secret::Command {
 
 /// Who is due now, all of them.
 async fn due(store: &Arc<dyn Store>, now: Timestamp) -> Vec<String> {
-    let due = store.due(now, 100, now.plus(HOUR)).await.unwrap();
-    let mut due: Vec<_> = due.iter().map(ToString::to_string).collect();
+    let due = store.due(now, 100, now.plus(HOUR), replica(1)).await.unwrap();
+    let mut due: Vec<_> = due.iter().map(|claimed| claimed.cluster_id.to_string()).collect();
     due.sort();
     due
 }

@@ -5,12 +5,14 @@ use super::super::model::{
     Account, AccountPhase, End, GoneHow, PullSecret, RecordState, RotationPhase,
 };
 use super::super::{Context, Event};
+use super::crowd::makes_room;
 use crate::ids::AccountId;
 
 /// Whatever ought to go is marked for deletion; what was never made goes at once.
 pub(super) fn removal(record: &PullSecret, context: &Context<'_>) -> Option<Event> {
     let at = context.now;
-    record.accounts.iter().filter(|account| ought_to_go(record, account)).find_map(|account| {
+    let goes = |account: &&Account| ought_to_go(record, account, context);
+    record.accounts.iter().filter(goes).find_map(|account| {
         let account_id = account.id;
         let gone = |how| Some(Event::AccountGone { account_id, how, at });
         match account.phase {
@@ -35,7 +37,7 @@ pub(super) fn removal(record: &PullSecret, context: &Context<'_>) -> Option<Even
 }
 
 /// Which accounts the state has no more use for. What was handed out goes only by a decision.
-fn ought_to_go(record: &PullSecret, account: &Account) -> bool {
+fn ought_to_go(record: &PullSecret, account: &Account, context: &Context<'_>) -> bool {
     let handed_out = account.phase.is_handed_out();
     match &record.state {
         RecordState::Revoking
@@ -58,8 +60,8 @@ fn ought_to_go(record: &PullSecret, account: &Account) -> bool {
                 account.phase != AccountPhase::Serving
                     && (!handed_out || all || account.born_generation == rotation.to)
             }
-            RotationPhase::Pending
-            | RotationPhase::DualCredentialPeriod { .. }
+            RotationPhase::Pending => !handed_out || makes_room(record, account, context),
+            RotationPhase::DualCredentialPeriod { .. }
             | RotationPhase::RollingBack { .. }
             | RotationPhase::Ended(_) => !handed_out,
         },
@@ -68,9 +70,8 @@ fn ought_to_go(record: &PullSecret, account: &Account) -> bool {
 
 /// Every registry of the generation being made has one candidate; a spoilt name gets a successor.
 pub(super) fn plan(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
-    let generation = record.working_generation()?;
-    let registry =
-        record.registries.iter().find(|id| record.candidate(generation, id).is_none())?.clone();
+    let (generation, makes) = record.work()?;
+    let registry = makes.iter().find(|id| record.candidate(generation, id).is_none())?.clone();
     let prefix = context.policy.registry(&registry).prefix;
     let name = context.entropy.account_name(&prefix, &record.cluster_id, generation);
     // The successor goes on counting where the spoilt name stopped, or a registry that loses every answer
@@ -104,6 +105,9 @@ pub(super) fn plan(record: &PullSecret, context: &mut Context<'_>) -> Option<Eve
         planned_at: context.now,
         created_at: None,
         verified_at: None,
+        served_in: None,
+        check_at: None,
+        dead_looks: 0,
         last_used_at: None,
         gone_at: None,
     };

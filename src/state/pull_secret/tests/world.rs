@@ -47,6 +47,10 @@ pub struct World {
     pub registries: BTreeMap<RegistryId, SimRegistry>,
     pub cluster_id: ClusterId,
     pub may_start: bool,
+    pub restored_at: Option<Timestamp>,
+    pub time_is_trusted: bool,
+    /// When a clock that jumped will have kept in step for long enough.
+    doubted_until: Option<Timestamp>,
     pub story: Vec<(Timestamp, Command, Vec<Event>)>,
     pub(super) judge: Judge,
     pub(super) holders: Vec<Holder>,
@@ -60,6 +64,9 @@ pub fn policy() -> Policy {
     Policy {
         interval: None,
         spread: 0.1,
+        window: None,
+        drift_interval: None,
+        reissue: false,
         min_overlap: 24 * HOUR,
         grace_period: 7 * 24 * HOUR,
         on_deadline: OnDeadline::Hold,
@@ -99,6 +106,9 @@ impl World {
             registries,
             cluster_id: "cls-sim".parse().unwrap(),
             may_start: true,
+            restored_at: None,
+            time_is_trusted: true,
+            doubted_until: None,
             story: Vec::new(),
             judge: Judge::default(),
             holders: vec![Holder::default(); HOLDERS],
@@ -118,6 +128,8 @@ impl World {
             entropy: Entropy::from_seed(self.seed),
             last_generation: self.last_generation,
             may_start: self.may_start,
+            restored_at: self.restored_at,
+            time_is_trusted: self.time_is_trusted,
         }
     }
 
@@ -132,13 +144,23 @@ impl World {
     }
 
     fn commit(&mut self, command: &Command, secret: Option<u64>) -> Result<Vec<Event>, Rejection> {
-        let before = self.state.clone();
+        let drawn_in = self.state.as_ref().and_then(|record| record.drawn_in(self.now));
+        let before = drawn_in.or_else(|| self.state.clone());
         let context = self.context();
         let decided = decide(before.as_ref(), command, &context);
         assert_eq!(decided, decide(before.as_ref(), command, &context), "decide is deterministic");
         let events = decided?;
         self.story.push((self.now, command.clone(), events.clone()));
         assert!(events.len() < 100, "a step that does not end");
+        let by_time = |event: &Event| match event {
+            Event::Removed { .. } => true,
+            Event::RetirementDecided { why, .. } => {
+                matches!(why, RetireReason::Adopted | RetireReason::Deadline)
+            }
+            _ => false,
+        };
+        let doubtful = !self.time_is_trusted && events.iter().any(by_time);
+        assert!(!doubtful, "by a clock that jumped: {events:?}");
         let mut state = before;
         for event in &events {
             if let (Event::AccountCreated { account_id, .. }, Some(secret)) = (event, secret) {
@@ -232,6 +254,9 @@ impl World {
     pub fn wait(&mut self, time: Duration) {
         self.now = self.now.plus(time);
         let now = self.now;
+        if self.doubted_until.is_some_and(|until| until <= now) {
+            self.believe();
+        }
         self.registries.values_mut().for_each(|registry| registry.apply_late(now));
     }
 
@@ -256,9 +281,15 @@ impl World {
         self.holders[holder].generation = served.generation;
     }
 
+    /// The holder presents one account after the other; the adapter confirms what it applied.
+    pub fn heartbeats(&mut self, holder: usize) {
+        (0..self.holders[holder].accounts.len()).for_each(|pick| self.heartbeat(holder, pick));
+    }
+
     /// The holder presents one of the accounts it holds; the adapter confirms what it applied.
-    pub fn heartbeat(&mut self, holder: usize) {
-        let Some(account_id) = self.holders[holder].accounts.first().copied() else { return };
+    pub fn heartbeat(&mut self, holder: usize, pick: usize) {
+        let accounts = &self.holders[holder].accounts;
+        let Some(account_id) = accounts.get(pick % accounts.len().max(1)).copied() else { return };
         let (source, subject) = if holder == ADAPTER {
             let generation = self.holders[holder].generation;
             (EvidenceSource::Adapter, EvidenceSubject::Generation(generation))
@@ -303,6 +334,29 @@ impl World {
             registry.live.remove(name);
             registry.broken.insert(name.clone());
         }
+    }
+
+    fn believe(&mut self) {
+        self.time_is_trusted = true;
+        self.doubted_until = None;
+    }
+
+    /// Waits until the clock is believed.
+    pub fn wait_out_doubt(&mut self) {
+        if let Some(until) = self.doubted_until {
+            self.wait(until.since(self.now));
+            self.believe();
+        }
+    }
+
+    /// The wall clock goes ahead, and that is noticed; what is under way takes as long as before.
+    pub fn jump_ahead(&mut self, time: Duration) {
+        self.now = self.now.plus(time);
+        self.registries.values_mut().for_each(|registry| registry.shift_ahead(time));
+        self.flight.iter_mut().for_each(|call| call.announced_at = call.announced_at.plus(time));
+        self.time_is_trusted = false;
+        self.doubted_until = Some(self.now.plus(HOUR));
+        let _ = self.command(&Command::Tick);
     }
 
     /// The wall clock goes back; what is under way takes as long as before.
