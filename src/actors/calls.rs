@@ -16,7 +16,7 @@ use super::log::{self, Cause};
 use super::step::{AnnouncedCall, aad};
 use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId};
-use crate::registries::lane::{BreakerState, Lane, Permit, Verdict};
+use crate::registries::lane::{BreakerState, Lane, Permit};
 use crate::registries::{
     CallContext, CreateIntent, CreateOutcome, Fence, LookupOutcome, Marker, Ownership as Found,
     RevokeOutcome, Trouble, TroubleKind, VerifyOutcome,
@@ -100,9 +100,10 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
     let (answer, secret) = match caught.catch_unwind().await {
         Ok(Ok(done)) => done,
         Ok(Err(_elapsed)) => {
-            // The permit went down unreported with its future; the trouble is told to the lane here.
+            // The permit went down unreported with its future; a call that is not answered says as much about
+            // the registry as one that is answered with an error.
             let trouble = Trouble::timeout();
-            report(&lane, &trouble);
+            lane.trouble(trouble.clone());
             (trouble_answer(call, &trouble, &lane), None)
         }
         Err(_panic) => {
@@ -115,13 +116,6 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
     let finished = Finished { account_id, token, answer, secret, cause };
     log::call_ended(&cluster_id, &account, &finished, took);
     finished
-}
-
-/// A timed-out call says as much about the registry as one that answers with an error.
-fn report(lane: &Lane, trouble: &Trouble) {
-    if let Ok(permit) = lane.try_permit() {
-        permit.report(Verdict::Trouble(trouble.clone()));
-    }
 }
 
 struct Work<'a> {

@@ -13,7 +13,7 @@ use crate::http::extract::{Cluster, Query, Reason};
 use crate::http::problem::{ApiError, FieldError};
 use crate::http::resource::{GivenUp, GivenUpList};
 use crate::ids::RegistryId;
-use crate::state::pull_secret::{AccountPhase, Command, Rejection};
+use crate::state::pull_secret::{AccountPhase, Command, Rejection, StateName};
 
 /// `DELETE .../pull-secrets/residue`: the accounts stay at their registry, and their names stay known for ever.
 /// `X-Reason` is required, because nothing else will tell why.
@@ -33,7 +33,8 @@ pub async fn give_up(
     // Also one that is not configured any more: that is when it is needed most.
     let registry: Option<RegistryId> = query.parsed("registry")?;
     let loaded = work.deps.store.load(&cluster_id).await.map_err(|error| store(&error))?;
-    let record = loaded.record.ok_or_else(|| ApiError::no_pull_secret(cluster_id.clone()))?;
+    let record = loaded.record.filter(|record| record.state.name() != StateName::Revoked);
+    let record = record.ok_or_else(|| ApiError::no_pull_secret(cluster_id.clone()))?;
     let caller = caller(&who, &context, reason);
     let mut given_up = Vec::new();
     for account in &record.accounts {

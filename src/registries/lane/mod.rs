@@ -174,6 +174,15 @@ impl Lane {
         (self.shared.max_concurrent, self.shared.rate)
     }
 
+    /// Trouble of a call whose permit is gone: it needs neither a slot nor a token, or a registry that hangs on
+    /// every slot would never be found out.
+    pub fn trouble(&self, trouble: Trouble) {
+        let entered = self.shared.breaker().enter(Instant::now());
+        if let Ok(pass) = entered {
+            self.shared.settle(pass, Verdict::Trouble(trouble));
+        }
+    }
+
     /// The lane as it is now.
     #[must_use]
     pub fn status(&self) -> LaneStatus {

@@ -194,3 +194,55 @@ async fn since_tells_when_the_trouble_began() {
     assert_eq!((status.since, status.breaker), (began, BreakerState::Open));
     assert_eq!(status.last_error.unwrap().kind, TroubleKind::ServerError);
 }
+
+#[tokio::test(start_paused = true)]
+async fn residue_has_one_call_and_a_tenth_of_the_tokens_of_the_same_bucket() {
+    let lane = lane(2, "10/10s");
+    let residue = lane.residue();
+    let hopeless = residue.try_permit().unwrap();
+    assert_eq!(residue.try_permit().unwrap_err().kind, NotNowKind::Full);
+    let _both = [lane.try_permit().unwrap(), lane.try_permit().unwrap()];
+    hopeless.report(Verdict::Healthy);
+    let later = Instant::now() + 10 * SECOND;
+    assert_eq!(residue.try_permit().unwrap_err().kind, NotNowKind::Rate { until: later });
+    drop(_both);
+    // Three of ten tokens are gone, whoever took them.
+    for _ in 0..7 {
+        lane.try_permit().unwrap().report(Verdict::Healthy);
+    }
+    assert!(matches!(lane.try_permit().unwrap_err().kind, NotNowKind::Rate { .. }));
+    let waiter = tokio::spawn({
+        let residue = residue.clone();
+        async move { residue.permit().await.map(drop) }
+    });
+    tokio::task::yield_now().await;
+    assert_eq!((residue.waiting(), lane.waiting()), (1, 0));
+    advance(10 * SECOND).await;
+    assert_eq!(waiter.await.unwrap(), Ok(()));
+    assert_eq!(residue.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn residue_stops_where_the_registry_stops_and_stops_nobody() {
+    let lane = lane(2, "off");
+    let residue = lane.residue();
+    open(&residue).await;
+    lane.try_permit().unwrap().report(Verdict::Healthy);
+    advance(60 * SECOND).await;
+    residue.try_permit().unwrap().report(Verdict::Healthy);
+    open(&lane).await;
+    let refused = residue.try_permit().unwrap_err();
+    assert!(matches!(refused.kind, NotNowKind::Breaker { .. }), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_is_told_without_a_slot_and_without_a_token() {
+    let lane = lane(1, "1/1h");
+    let _hangs = lane.try_permit().unwrap();
+    for _ in 0..5 {
+        lane.trouble(Trouble::timeout());
+    }
+    assert_eq!(lane.status().breaker, BreakerState::Open);
+    lane.trouble(Trouble::timeout());
+    assert_eq!(lane.status().breaker, BreakerState::Open, "nothing goes through that could fail");
+}

@@ -80,9 +80,9 @@ const RELEASE: &str = "UPDATE campaigns SET driven_until = CASE \
      WHEN state IN ('completed', 'aborted') AND running = 0 THEN NULL ELSE $3 END \
      WHERE campaign_id = $1 AND driven_until = $2";
 
-/// Index: the primary key.
+/// Index: the primary key, by the `|| ''`: by state, all that fit would be sorted for each page.
 pub(super) const FIND: &str = "SELECT p.cluster_id FROM pull_secrets p WHERE p.cluster_id > $1 \
-     AND p.state IN ('active', 'rotating') \
+     AND p.state || '' IN ('active', 'rotating') \
      AND ($2::text IS NULL OR p.registries ? $2) \
      AND ($3::timestamptz IS NULL OR coalesce(p.last_rotated_at, p.created_at) <= $3) \
      ORDER BY p.cluster_id LIMIT $4";

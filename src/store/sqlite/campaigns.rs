@@ -44,10 +44,12 @@ pub(super) const LIST: &str = concat!(
 const COUNT: &str = "SELECT count(*) FROM campaigns";
 
 macro_rules! members {
-    ($where:expr) => {
+    ($index:expr, $where:expr) => {
         concat!(
             "SELECT position, cluster_id, status, rotation_id, started_at, ended_at, detail \
-             FROM campaign_clusters WHERE campaign_id = ?1 AND position > ?2 AND ",
+             FROM campaign_clusters ",
+            $index,
+            " WHERE campaign_id = ?1 AND position > ?2 AND ",
             $where,
             " ORDER BY position LIMIT ?3"
         )
@@ -55,9 +57,10 @@ macro_rules! members {
 }
 
 /// Index: the primary key.
-pub(super) const MEMBERS: &str = members!("?4 IS NULL");
-/// Index: `campaign_clusters_by_status`.
-pub(super) const MEMBERS_OF_STATUS: &str = members!("status = ?4");
+pub(super) const MEMBERS: &str = members!("", "?4 IS NULL");
+/// Index: `campaign_clusters_by_status`; by itself SQLite reads all members in their order.
+pub(super) const MEMBERS_OF_STATUS: &str =
+    members!("INDEXED BY campaign_clusters_by_status", "status = ?4");
 
 /// Index: the primary key.
 const CHANGE: &str = "UPDATE campaigns SET state = ?3, message = ?4, state_since = ?5, \
@@ -80,9 +83,9 @@ const RELEASE: &str = "UPDATE campaigns SET driven_until = CASE \
      WHEN state IN ('completed', 'aborted') AND running = 0 THEN NULL ELSE ?3 END \
      WHERE campaign_id = ?1 AND driven_until = ?2";
 
-/// Index: the primary key.
+/// Index: the primary key, by the `+`: by state, all that fit would be sorted for each page.
 pub(super) const FIND: &str = "SELECT p.cluster_id FROM pull_secrets p WHERE p.cluster_id > ?1 \
-     AND p.state IN ('active', 'rotating') \
+     AND +p.state IN ('active', 'rotating') \
      AND (?2 IS NULL OR EXISTS (SELECT 1 FROM json_each(p.registries) WHERE value = ?2)) \
      AND (?3 IS NULL OR coalesce(p.last_rotated_at, p.created_at) <= ?3) \
      ORDER BY p.cluster_id LIMIT ?4";
@@ -95,7 +98,7 @@ const GATHERED: &str = "UPDATE campaigns SET total = total + ?3, pending = pendi
 /// Index: `campaign_clusters_by_status`, then the primary key of `rotations`.
 pub(super) const RUNNING: &str = "SELECT m.cluster_id, m.rotation_id, r.status, r.phase, \
      r.promoted_at, r.error_code FROM campaign_clusters m \
-     LEFT JOIN rotations r ON r.rotation_id = m.rotation_id \
+     INDEXED BY campaign_clusters_by_status LEFT JOIN rotations r ON r.rotation_id = m.rotation_id \
      WHERE m.campaign_id = ?1 AND m.status = 'running' ORDER BY m.position LIMIT ?2";
 
 /// Index: the primary key.
@@ -103,6 +106,7 @@ const RUNS: &str = "SELECT state = 'running' FROM campaigns WHERE campaign_id = 
 
 /// Index: `campaign_clusters_by_status`.
 pub(super) const NEXT: &str = "SELECT position, cluster_id FROM campaign_clusters \
+     INDEXED BY campaign_clusters_by_status \
      WHERE campaign_id = ?1 AND status = 'pending' ORDER BY position LIMIT ?2";
 
 /// Index: the primary key.
@@ -125,10 +129,11 @@ const SETTLED: &str = "UPDATE campaigns SET running = running - ?2, succeeded = 
 pub(super) const COUNT_BEGUN: &str = "SELECT count(*) FROM campaign_clusters \
      WHERE campaign_id = ?1 AND started_at IS NOT NULL AND started_at > ?2";
 
-/// Index: `accounts_deleting`, `rotations_running`, then the unique one of `campaign_clusters`.
+/// Index: `accounts_deleting`, `rotations_running`, then the unique one of `campaign_clusters`. `CROSS` keeps this
+/// order: few are deleted at any moment, a campaign may have all clusters.
 pub(super) const COUNT_DELETING: &str = "SELECT count(DISTINCT a.cluster_id) FROM accounts a \
-     JOIN rotations r ON r.cluster_id = a.cluster_id AND r.running = 1 \
-     JOIN campaign_clusters m ON m.campaign_id = ?1 AND m.cluster_id = a.cluster_id \
+     CROSS JOIN rotations r ON r.cluster_id = a.cluster_id AND r.running = 1 \
+     CROSS JOIN campaign_clusters m ON m.campaign_id = ?1 AND m.cluster_id = a.cluster_id \
      AND m.rotation_id = r.rotation_id AND m.status <> 'running' \
      WHERE a.phase = 'deleting' AND a.next_attempt_at <= ?2";
 

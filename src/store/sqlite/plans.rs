@@ -108,6 +108,7 @@ async fn pages_are_read_in_the_order_of_their_index() {
         campaigns::MEMBERS,
         campaigns::MEMBERS_OF_STATUS,
         campaigns::NEXT,
+        campaigns::FIND,
         campaigns::RUNNING,
         account::SELECT_LIVE,
         rotations::CLUSTER_ROWS,

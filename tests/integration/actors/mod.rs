@@ -2,6 +2,7 @@
 
 mod audits;
 mod issuing;
+mod limits;
 mod panics;
 mod recovery;
 mod repeats;

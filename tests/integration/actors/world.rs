@@ -17,12 +17,12 @@ use hyperfleet_credentials::actors::shard::CommandError;
 use hyperfleet_credentials::actors::system::{System, wait_until};
 use hyperfleet_credentials::crypto::{SharedKeyring, generate_key};
 use hyperfleet_credentials::ids::{ClusterId, Generation, RegistryId, RotationId};
-use hyperfleet_credentials::registries::Registry as _;
 use hyperfleet_credentials::registries::lane::{BreakerSettings, Lane, LaneSettings};
 use hyperfleet_credentials::registries::rate::Rate;
 use hyperfleet_credentials::registries::scripted::{Flavour, Scripted};
+use hyperfleet_credentials::registries::{Marker, Registry as _};
 use hyperfleet_credentials::state::pull_secret::{
-    Backoff, Command, EvidenceSource, OnDeadline, Policy, PullSecret, RegistryPolicy,
+    Account, Backoff, Command, EvidenceSource, OnDeadline, Policy, PullSecret, RegistryPolicy,
     RotationReason, StateName,
 };
 use hyperfleet_credentials::store::{SqliteStore, Store};
@@ -30,6 +30,8 @@ use hyperfleet_credentials::telemetry::metrics::Metrics;
 use hyperfleet_credentials::time::{Clock, SystemClock, Timestamp};
 use tempfile::TempDir;
 use uuid::Uuid;
+
+use crate::support::stock::Stock;
 
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -184,6 +186,37 @@ impl World {
         self.execute(name, Command::Issue { cluster_id, registries: None }).await
     }
 
+    /// Clusters with an account each that the registry did not let go, to be tried again now.
+    pub async fn plant_residue(&self, name: &str) {
+        let day = Duration::from_secs(25 * 3600);
+        let now = self.clock.now();
+        let past =
+            Timestamp::from_micros(now.as_micros() - i64::try_from(day.as_micros()).unwrap());
+        let username = |account: &Account| self.registry.username(account.name.as_str());
+        let stock = Stock::active(&self.deps.policy, past, name, &username).not_let_go("in use");
+        self.store(&stock).await;
+    }
+
+    /// A cluster that is served.
+    #[expect(dead_code, reason = "for the next test")]
+    pub async fn plant_active(&self, name: &str) {
+        let username = |account: &Account| self.registry.username(account.name.as_str());
+        let stock = Stock::active(&self.deps.policy, self.clock.now(), name, &username);
+        self.store(&stock).await;
+    }
+
+    async fn store(&self, stock: &Stock<'_>) {
+        let installation = self.deps.installation.clone();
+        for (account, secret) in stock.store(self.deps.store.as_ref(), &self.deps.keyring).await {
+            let marker = Marker {
+                installation: installation.clone(),
+                cluster_id: Some(stock.record().cluster_id.clone()),
+                generation: account.born_generation,
+            };
+            assert!(self.registry.add_marked(account.name.as_str(), marker, secret));
+        }
+    }
+
     /// Asks for a pull secret and waits until it is there.
     pub async fn issued(&self, name: &str) -> Snapshot {
         let executed = self.issue(name).await.unwrap();
@@ -225,6 +258,14 @@ impl World {
                 record.state.name() == StateName::Active
                     && record.generation() == Generation(generation)
             })
+        })
+        .await;
+    }
+
+    /// Waits until this generation is served.
+    pub async fn until_generation(&self, name: &str, generation: u32) {
+        self.until(name, |record| {
+            record.is_some_and(|record| record.generation() == Generation(generation))
         })
         .await;
     }

@@ -9,6 +9,7 @@ mod operate;
 mod parts;
 mod pull_secrets;
 mod refusals;
+mod residue;
 mod rollback;
 mod rotations;
 mod schedule;
