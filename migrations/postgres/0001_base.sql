@@ -379,6 +379,7 @@ CREATE TABLE campaigns (
     CHECK (total = pending + running + succeeded + failed + skipped)
 );
 CREATE INDEX campaigns_driven ON campaigns (driven_until) WHERE driven_until IS NOT NULL;
+CREATE INDEX campaigns_ended ON campaigns (completed_at) WHERE completed_at IS NOT NULL;
 
 -- No reference to `clusters`: a campaign may name one that never existed, and says so.
 CREATE TABLE campaign_clusters (

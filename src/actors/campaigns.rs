@@ -43,7 +43,7 @@ pub async fn drive(deps: &Arc<Deps>, shards: &Shards) -> Result<(), StoreError> 
     let until = now.plus(deps.tuning.lease.max(deps.tuning.tick * PATIENCE));
     for campaign in deps.store.claim_campaigns(now, until, CAMPAIGNS).await? {
         let id = campaign.id;
-        let driver = Driver { deps, shards, campaign };
+        let driver = Driver { deps, shards, campaign, until };
         match driver.run().await {
             // Somebody changed it meanwhile: the next look finds it as it is then.
             Ok(()) | Err(StoreError::Conflict) => {}
@@ -58,6 +58,8 @@ struct Driver<'a> {
     deps: &'a Arc<Deps>,
     shards: &'a Shards,
     campaign: Campaign,
+    /// Until then it is ours.
+    until: Timestamp,
 }
 
 impl Driver<'_> {
@@ -126,7 +128,7 @@ impl Driver<'_> {
     async fn begin(&mut self, count: u32) -> Result<(), StoreError> {
         let ids: Vec<RotationId> = (0..count).map(|_| RotationId(Uuid::now_v7())).collect();
         let now = self.deps.clock.now();
-        let begun = self.deps.store.begin_members(self.campaign.id, &ids, now).await?;
+        let begun = self.deps.store.begin_members(self.campaign.id, self.until, &ids, now).await?;
         let results = self.ask(begun).await;
         self.store(&results).await
     }

@@ -132,6 +132,7 @@ measured! {
     running_members(id: CampaignId, limit: u32) -> Vec<RunningMember>;
     begin_members(
         id: CampaignId,
+        taken_until: Timestamp,
         rotations: &[RotationId],
         now: Timestamp
     ) -> Vec<(ClusterId, RotationId)>;

@@ -178,10 +178,12 @@ pub trait Campaigns {
         id: CampaignId,
         limit: u32,
     ) -> Result<Vec<RunningMember>, StoreError>;
-    /// Lets the next members begin, one per rotation id, while the campaign runs.
+    /// Lets the next members begin, one per rotation id, while the campaign runs and whoever took it until then
+    /// still has it: what room there is was counted by that one.
     async fn begin_members(
         &self,
         id: CampaignId,
+        taken_until: Timestamp,
         rotations: &[RotationId],
         now: Timestamp,
     ) -> Result<Vec<(ClusterId, RotationId)>, StoreError>;

@@ -250,7 +250,7 @@ pub struct Reseal {
 /// What passes with time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PurgeBefore {
-    /// Ended rotations that ended before this.
+    /// Ended rotations and campaigns that ended before this.
     pub rotations: Timestamp,
     /// Secrets of accounts that went before this.
     pub secrets: Timestamp,
@@ -267,6 +267,7 @@ pub struct Purged {
     pub rotations: u64,
     pub secrets: u64,
     pub idempotency_keys: u64,
+    pub campaigns: u64,
 }
 
 /// Where a list of rotations begins, newest first.

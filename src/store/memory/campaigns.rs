@@ -24,6 +24,11 @@ pub(super) struct CampaignEntry {
 }
 
 impl CampaignEntry {
+    /// When it ended, once nothing of it runs any more.
+    pub(super) fn ended_at(&self) -> Option<Timestamp> {
+        self.campaign.completed_at.filter(|_| self.campaign.progress.running == 0)
+    }
+
     fn add(&mut self, cluster_id: ClusterId) {
         let position = u32::try_from(self.members.len() + 1).unwrap_or(u32::MAX);
         self.members.push(CampaignMember {
@@ -184,11 +189,15 @@ impl Campaigns for MemoryStore {
     async fn begin_members(
         &self,
         id: CampaignId,
+        taken_until: Timestamp,
         rotations: &[RotationId],
         now: Timestamp,
     ) -> Result<Vec<(ClusterId, RotationId)>, StoreError> {
         let mut tables = self.tables();
-        let runs = |entry: &&mut CampaignEntry| entry.campaign.state == CampaignState::Running;
+        let runs = |entry: &&mut CampaignEntry| {
+            entry.campaign.state == CampaignState::Running
+                && entry.driven_until == Some(taken_until)
+        };
         let Some(entry) = tables.campaigns.get_mut(&id).filter(runs) else { return Ok(Vec::new()) };
         let pending = entry.members.iter_mut().filter(|m| m.status == MemberStatus::Pending);
         let begun: Vec<_> = pending

@@ -98,10 +98,10 @@ pub(super) const RUNNING: &str = "SELECT m.cluster_id, m.rotation_id, r.status, 
      LEFT JOIN rotations r ON r.rotation_id = m.rotation_id \
      WHERE m.campaign_id = $1 AND m.status = 'running' ORDER BY m.position LIMIT $2";
 
-/// Index: the primary key. Held to the end of the transaction, so that the
-/// counters and the rows of members change together.
-const RUNS: &str =
-    "SELECT state = 'running' FROM campaigns WHERE campaign_id = $1 FOR NO KEY UPDATE";
+/// Index: the primary key. Held to the end of the transaction, so that the counters and the rows of members
+/// change together.
+const RUNS: &str = "SELECT state = 'running' AND driven_until IS NOT DISTINCT FROM $2 FROM campaigns \
+     WHERE campaign_id = $1 FOR NO KEY UPDATE";
 
 /// Index: `campaign_clusters_by_status`.
 pub(super) const NEXT: &str = "SELECT position, cluster_id FROM campaign_clusters \
@@ -256,11 +256,12 @@ impl Campaigns for PgStore {
     async fn begin_members(
         &self,
         id: CampaignId,
+        taken_until: Timestamp,
         rotations: &[RotationId],
         now: Timestamp,
     ) -> Result<Vec<(ClusterId, RotationId)>, StoreError> {
         let mut tx = begin(&self.pool).await?;
-        let begun = begin_some(&mut tx, id, rotations, now).await;
+        let begun = begin_some(&mut tx, (id, taken_until), rotations, now).await;
         end(tx, begun).await
     }
 
@@ -350,11 +351,11 @@ async fn gathered(
 
 async fn begin_some(
     db: &mut PgConnection,
-    id: CampaignId,
+    (id, taken_until): (CampaignId, Timestamp),
     rotations: &[RotationId],
     now: Timestamp,
 ) -> Result<Vec<(ClusterId, RotationId)>, StoreError> {
-    let runs = query_as(RUNS).bind(id.0);
+    let runs = query_as(RUNS).bind(id.0).bind(taken_until);
     let runs: Option<(bool,)> = runs.fetch_optional(&mut *db).await.map_err(map)?;
     if runs != Some((true,)) {
         return Ok(Vec::new());
@@ -379,7 +380,7 @@ async fn settle(
     results: &[MemberResult],
     now: Timestamp,
 ) -> Result<u64, StoreError> {
-    query(RUNS).bind(id.0).execute(&mut *db).await.map_err(map)?;
+    query(RUNS).bind(id.0).bind(None::<Timestamp>).execute(&mut *db).await.map_err(map)?;
     let mut moved = Moved::default();
     for result in results {
         let query = query(SETTLE)

@@ -102,7 +102,8 @@ pub(super) const RUNNING: &str = "SELECT m.cluster_id, m.rotation_id, r.status, 
      WHERE m.campaign_id = ?1 AND m.status = 'running' ORDER BY m.position LIMIT ?2";
 
 /// Index: the primary key.
-const RUNS: &str = "SELECT state = 'running' FROM campaigns WHERE campaign_id = ?1";
+const RUNS: &str =
+    "SELECT state = 'running' AND driven_until IS ?2 FROM campaigns WHERE campaign_id = ?1";
 
 /// Index: `campaign_clusters_by_status`.
 pub(super) const NEXT: &str = "SELECT position, cluster_id FROM campaign_clusters \
@@ -260,11 +261,12 @@ impl Campaigns for SqliteStore {
     async fn begin_members(
         &self,
         id: CampaignId,
+        taken_until: Timestamp,
         rotations: &[RotationId],
         now: Timestamp,
     ) -> Result<Vec<(ClusterId, RotationId)>, StoreError> {
         let mut tx = Write::begin(&self.writer).await?;
-        let begun = begin_some(&mut tx, id, rotations, now).await;
+        let begun = begin_some(&mut tx, (id, taken_until), rotations, now).await;
         tx.end(begun).await
     }
 
@@ -354,11 +356,11 @@ async fn gathered(
 
 async fn begin_some(
     db: &mut SqliteConnection,
-    id: CampaignId,
+    (id, taken_until): (CampaignId, Timestamp),
     rotations: &[RotationId],
     now: Timestamp,
 ) -> Result<Vec<(ClusterId, RotationId)>, StoreError> {
-    let runs = sqlx::query_as(RUNS).bind(id.0);
+    let runs = sqlx::query_as(RUNS).bind(id.0).bind(taken_until);
     let runs: Option<(bool,)> = runs.fetch_optional(&mut *db).await.map_err(map)?;
     if runs != Some((true,)) {
         return Ok(Vec::new());

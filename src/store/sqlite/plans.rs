@@ -90,6 +90,7 @@ async fn every_statement_uses_the_index_that_it_names() {
         (upkeep::PURGE_ROTATIONS, "rotations_ended"),
         (upkeep::PURGE_SECRETS, "account_secrets_gone"),
         (upkeep::PURGE_KEYS, "idempotency_keys_by_age"),
+        (upkeep::PURGE_CAMPAIGNS, "campaigns_ended"),
     ];
     for (sql, index) in cases {
         let plan = plan(&store, sql).await;

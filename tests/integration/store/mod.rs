@@ -2,6 +2,7 @@
 
 mod audit;
 mod backends;
+mod campaigns;
 mod histories;
 mod keys;
 mod lists;
