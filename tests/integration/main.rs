@@ -3,6 +3,7 @@
 mod actors;
 mod api;
 mod audit;
+mod campaigns;
 mod chaos;
 mod cli;
 mod config;

@@ -142,12 +142,17 @@ fn registry(work: &Work, text: &str) -> Result<RegistryId, ApiError> {
     found.ok_or_else(|| ApiError::field(FieldError::not_one_of("selector.registry", text, &known)))
 }
 
+/// Whole seconds, at least one.
 fn duration(text: &str) -> Result<Duration, ApiError> {
-    humantime::parse_duration(text).map_err(|_| {
+    let seconds = humantime::parse_duration(text).map_or(0, |age| age.as_secs());
+    if seconds == 0 {
         let rule = Constraint::Format { format: "duration" };
-        let message = "must be a duration like 30d";
-        ApiError::field(FieldError::new("selector.older_than", rule, message).value(text))
-    })
+        let message = "must be a duration like 30d, of a second at least";
+        return Err(ApiError::field(
+            FieldError::new("selector.older_than", rule, message).value(text),
+        ));
+    }
+    Ok(Duration::from_secs(seconds))
 }
 
 /// `POST /v1/rotation-campaigns`.

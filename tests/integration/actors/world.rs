@@ -198,7 +198,6 @@ impl World {
     }
 
     /// A cluster that is served.
-    #[expect(dead_code, reason = "for the next test")]
     pub async fn plant_active(&self, name: &str) {
         let username = |account: &Account| self.registry.username(account.name.as_str());
         let stock = Stock::active(&self.deps.policy, self.clock.now(), name, &username);
