@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A limit of calls over time. Up to `count` calls may come at once, afterwards they are spread
-/// evenly over the period.
+/// A limit of calls over time: in no period, whenever it begins, do more than `count` calls begin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Rate {

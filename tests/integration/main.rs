@@ -3,6 +3,7 @@
 mod actors;
 mod api;
 mod audit;
+mod bench;
 mod campaigns;
 mod chaos;
 mod cli;

@@ -1,5 +1,6 @@
 //! Campaigns over a scripted registry: waves, limits, the stop, and drivers that die.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use actix_web::http::Method;
@@ -23,14 +24,14 @@ use crate::api::refusals::{ask_as, until};
 const CAMPAIGNS: &str = "/v1/rotation-campaigns";
 
 /// Starts a campaign and answers its path.
-async fn start(world: &World, body: &Value) -> String {
+pub async fn start(world: &World, body: &Value) -> String {
     let request = TestRequest::with_uri(CAMPAIGNS).method(Method::POST).set_json(body);
     let (status, _, made) = ask_as(world, "operator", request).await;
     assert_eq!(status, 201, "{made}");
     format!("{CAMPAIGNS}/{}", made["campaign_id"].as_str().unwrap())
 }
 
-async fn get(world: &World, path: &str) -> Value {
+pub async fn get(world: &World, path: &str) -> Value {
     ask_as(world, "operator", TestRequest::with_uri(path)).await.2
 }
 
@@ -38,14 +39,14 @@ async fn until_state(world: &World, path: &str, state: &str) -> Value {
     until(world, path, |campaign| campaign["state"] == state).await
 }
 
-async fn members(world: &World, path: &str) -> Vec<CampaignMember> {
+pub async fn members(world: &World, path: &str) -> Vec<CampaignMember> {
     let id = path.rsplit('/').next().unwrap();
     let id = CampaignId(id.parse().unwrap());
     let page = world.deps.store.list_campaign_members(id, None, None, 20_000).await.unwrap();
     page.items
 }
 
-async fn plant(world: &World, count: usize) {
+pub async fn plant(world: &World, count: usize) {
     for number in 0..count {
         world.plant_active(&format!("cls-{number:05}")).await;
     }
@@ -64,14 +65,16 @@ fn most_at_once(members: &[CampaignMember]) -> usize {
 }
 
 /// Every member was rotated, once.
-async fn assert_rotated_once(world: &World, members: &[CampaignMember]) {
+pub async fn assert_rotated_once(world: &World, members: &[CampaignMember]) {
     let filter = RotationFilter::all(Timestamp::from_micros(0));
     let rotations = world.deps.store.list_rotations(&filter, None, 50_000).await.unwrap();
     assert_eq!(rotations.items.len(), members.len(), "one rotation each");
+    let clusters: BTreeMap<_, _> =
+        rotations.items.iter().map(|row| (row.rotation.id, &row.cluster_id)).collect();
     for member in members {
         assert_eq!(member.status, MemberStatus::Succeeded, "{member:?}");
-        let of = rotations.items.iter().find(|row| Some(row.rotation.id) == member.rotation_id);
-        assert_eq!(of.map(|row| &row.cluster_id), Some(&member.cluster_id));
+        let rotation_id = member.rotation_id.unwrap();
+        assert_eq!(clusters.get(&rotation_id), Some(&&member.cluster_id), "{member:?}");
     }
     assert_eq!(world.registry.reused_names(), Vec::<String>::new());
 }

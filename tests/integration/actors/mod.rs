@@ -1,7 +1,7 @@
 //! The actors with a scripted registry and a real database: supervision, take-over, bounded mailboxes.
 
 mod audits;
-mod campaigns;
+pub mod campaigns;
 mod issuing;
 mod limits;
 mod panics;

@@ -8,7 +8,7 @@ mod keys;
 mod lists;
 mod postgres;
 mod replicas;
-mod script;
+pub mod script;
 mod sqlite;
 mod steps;
 mod sweeps;
