@@ -7,6 +7,7 @@
 //! | [`step`] | one command, one transaction: decide, apply, announce, commit |
 //! | [`log`] | what is logged of steps and calls |
 //! | [`breakers`] | tells when a registry is left alone |
+//! | [`campaigns`] | drives campaigns of rotations |
 //! | [`calls`] | one announced call to a registry, and its answer |
 //! | [`credential`] | the actor that serialises one cluster's commands |
 //! | [`replica`] | this process among the replicas: does it live, who else does |
@@ -32,6 +33,7 @@ pub mod activity;
 pub mod audit;
 pub mod breakers;
 pub mod calls;
+pub mod campaigns;
 pub mod clocks;
 mod count;
 pub mod credential;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 
 use super::audit::Caller;
+use super::campaigns;
 use super::deps::Deps;
 use super::shard::Dispatch;
 use super::system::Shards;
@@ -30,6 +31,7 @@ pub struct Scheduler {
     deps: Arc<Deps>,
     shards: Shards,
     looking: bool,
+    driving: bool,
     /// Something happened during a look: look once more.
     again: bool,
     /// Somebody may have left work behind.
@@ -50,6 +52,7 @@ impl Scheduler {
             deps,
             shards,
             looking: false,
+            driving: false,
             again: false,
             orphans: true,
             left_over: Vec::new(),
@@ -89,7 +92,10 @@ impl Actor for Scheduler {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Context<Self>) {
-        context.run_interval(self.deps.tuning.tick, |_, context| context.notify(Look));
+        context.run_interval(self.deps.tuning.tick, |_, context| {
+            context.notify(Look);
+            context.notify(Drive);
+        });
         context.notify(Look);
     }
 }
@@ -182,6 +188,31 @@ impl Handler<Look> for Scheduler {
                 context.notify(Look);
             }
         }))
+    }
+}
+
+/// Campaigns are driven beside the look, which must not wait for them.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Drive;
+
+impl Handler<Drive> for Scheduler {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, _message: Drive, _context: &mut Context<Self>) -> Self::Result {
+        if self.driving || self.deps.activity.is_stopping() || !self.deps.replica.is_live() {
+            return Box::pin(actix::fut::ready(()));
+        }
+        self.driving = true;
+        let (deps, shards) = (self.deps.clone(), self.shards.clone());
+        let running = self.deps.activity.begin();
+        let work = async move {
+            let _running = running;
+            if let Err(error) = campaigns::drive(&deps, &shards).await {
+                tracing::warn!(%error, "campaigns were not driven");
+            }
+        };
+        Box::pin(work.into_actor(self).map(|(), actor, _| actor.driving = false))
     }
 }
 

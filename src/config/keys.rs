@@ -286,7 +286,7 @@ pub(super) const REGISTRY_KEYS: &[RegistryKey] = &[
         "How long one call may take; above 0s, at most a third of `scheduler.lease`",
     ),
     all("max_concurrent", Count, "How many calls run at once; at least 1"),
-    all("rate", Rate, "How many calls begin per time, or `off`"),
+    all("rate", Rate, "How many calls begin per time at most, or `off`"),
     all(
         "settle_time",
         Duration,

@@ -5,5 +5,6 @@
 //! (what is true afterwards), `effects` (the calls that the state wants) and `due_at` (when it wants
 //! to be looked at again).
 
+pub mod campaign;
 pub mod pull_secret;
 pub mod sweep;

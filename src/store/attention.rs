@@ -107,7 +107,13 @@ pub(super) fn plan(
     let from = match cursor.map(|cursor| &cursor.0) {
         None => None,
         Some(Key::Attention { kind, at, id }) => Some((*kind, *at, id.clone())),
-        Some(Key::Rotation { .. } | Key::PullSecret { .. } | Key::Audit { .. }) => {
+        Some(
+            Key::Rotation { .. }
+            | Key::PullSecret { .. }
+            | Key::Audit { .. }
+            | Key::Campaign { .. }
+            | Key::Member { .. },
+        ) => {
             return Err(CursorError::OtherList);
         }
     };

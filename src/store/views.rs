@@ -250,7 +250,7 @@ pub struct Reseal {
 /// What passes with time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PurgeBefore {
-    /// Ended rotations that ended before this.
+    /// Ended rotations and campaigns that ended before this.
     pub rotations: Timestamp,
     /// Secrets of accounts that went before this.
     pub secrets: Timestamp,
@@ -267,6 +267,7 @@ pub struct Purged {
     pub rotations: u64,
     pub secrets: u64,
     pub idempotency_keys: u64,
+    pub campaigns: u64,
 }
 
 /// Where a list of rotations begins, newest first.
@@ -274,9 +275,13 @@ pub(super) fn rotation_start(cursor: Option<&Cursor>) -> Result<(i64, Uuid), Cur
     match cursor.map(|cursor| &cursor.0) {
         None => Ok((i64::MAX, Uuid::max())),
         Some(Key::Rotation { at, id }) => Ok((*at, id.0)),
-        Some(Key::PullSecret { .. } | Key::Attention { .. } | Key::Audit { .. }) => {
-            Err(CursorError::OtherList)
-        }
+        Some(
+            Key::PullSecret { .. }
+            | Key::Attention { .. }
+            | Key::Audit { .. }
+            | Key::Campaign { .. }
+            | Key::Member { .. },
+        ) => Err(CursorError::OtherList),
     }
 }
 
@@ -285,9 +290,13 @@ pub(super) fn pull_secret_start(cursor: Option<&Cursor>) -> Result<String, Curso
     match cursor.map(|cursor| &cursor.0) {
         None => Ok(String::new()),
         Some(Key::PullSecret { id }) => Ok(id.to_string()),
-        Some(Key::Rotation { .. } | Key::Attention { .. } | Key::Audit { .. }) => {
-            Err(CursorError::OtherList)
-        }
+        Some(
+            Key::Rotation { .. }
+            | Key::Attention { .. }
+            | Key::Audit { .. }
+            | Key::Campaign { .. }
+            | Key::Member { .. },
+        ) => Err(CursorError::OtherList),
     }
 }
 
@@ -296,8 +305,12 @@ pub(super) fn audit_start(cursor: Option<&Cursor>) -> Result<i64, CursorError> {
     match cursor.map(|cursor| &cursor.0) {
         None => Ok(i64::MAX),
         Some(Key::Audit { id }) => Ok(*id),
-        Some(Key::Rotation { .. } | Key::PullSecret { .. } | Key::Attention { .. }) => {
-            Err(CursorError::OtherList)
-        }
+        Some(
+            Key::Rotation { .. }
+            | Key::PullSecret { .. }
+            | Key::Attention { .. }
+            | Key::Campaign { .. }
+            | Key::Member { .. },
+        ) => Err(CursorError::OtherList),
     }
 }

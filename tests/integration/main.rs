@@ -3,6 +3,8 @@
 mod actors;
 mod api;
 mod audit;
+mod bench;
+mod campaigns;
 mod chaos;
 mod cli;
 mod config;

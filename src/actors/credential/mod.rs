@@ -18,8 +18,8 @@ use super::liveness;
 use super::log::{self, Cause};
 use super::replica::Flight;
 use super::shard::{Died, Dispatch, Idle, Shard};
-use super::step::{self, AnnouncedCall, Request, Step, StepError, Working};
-use crate::ids::{AccountId, ClusterId, RegistryId};
+use super::step::{self, AnnouncedCall, Place, Request, Step, StepError, Working};
+use crate::ids::{AccountId, ClusterId};
 use crate::registries::lane::Permit;
 use crate::state::pull_secret::{Command, Event, Rejection, due_at};
 use crate::store::{Claimed, Hint, IdempotencyAnswer, OwnedBy, StoreError};
@@ -66,7 +66,7 @@ pub struct Outcome(pub Finished, pub Running, pub Flight);
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Turn {
-    registry_id: RegistryId,
+    place: Place,
     permit: Option<Permit>,
     cause: Cause,
 }
@@ -75,7 +75,7 @@ struct Turn {
 #[derive(Default)]
 struct With {
     secret: Option<(AccountId, secrecy::SecretString)>,
-    permits: Vec<(RegistryId, Permit)>,
+    permits: Vec<(Place, Permit)>,
     answer: Option<IdempotencyAnswer>,
 }
 
@@ -89,7 +89,7 @@ pub struct CredentialActor {
     working: Option<Working>,
     watch: Option<watch::Sender<Snapshot>>,
     running: usize,
-    waiting: HashSet<RegistryId>,
+    waiting: HashSet<Place>,
     /// Somebody waits here for what another replica does.
     following: bool,
     last_used: Instant,
@@ -157,8 +157,8 @@ impl CredentialActor {
         for (call, flight) in calls {
             self.start_call(call, flight);
         }
-        for registry_id in crowded {
-            self.wait_for_turn(registry_id, cause.clone(), context);
+        for place in crowded {
+            self.wait_for_turn(place, cause.clone(), context);
         }
         events
     }
@@ -183,21 +183,16 @@ impl CredentialActor {
         });
     }
 
-    fn wait_for_turn(
-        &mut self,
-        registry_id: RegistryId,
-        cause: Cause,
-        context: &mut Context<Self>,
-    ) {
-        let Some(configured) = self.deps.registries.get(&registry_id) else { return };
-        if !self.waiting.insert(registry_id.clone()) {
+    fn wait_for_turn(&mut self, place: Place, cause: Cause, context: &mut Context<Self>) {
+        let Some(configured) = self.deps.registries.get(&place.registry_id) else { return };
+        if !self.waiting.insert(place.clone()) {
             return;
         }
-        let lane = configured.lane.clone();
+        let lane = configured.lane_for(place.residue);
         let address = context.address();
         actix_rt::spawn(async move {
             let permit = lane.permit().await.ok();
-            address.do_send(Turn { registry_id, permit, cause });
+            address.do_send(Turn { place, permit, cause });
         });
     }
 
@@ -433,9 +428,8 @@ impl Handler<Turn> for CredentialActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, message: Turn, _context: &mut Context<Self>) -> Self::Result {
-        self.waiting.remove(&message.registry_id);
-        let permits =
-            message.permit.map(|permit| (message.registry_id, permit)).into_iter().collect();
+        self.waiting.remove(&message.place);
+        let permits = message.permit.map(|permit| (message.place, permit)).into_iter().collect();
         let caller = Caller::caused("scheduler", &message.cause);
         let step = self.step(Command::Tick, caller, With { permits, ..With::default() });
         AtomicResponse::new(Box::pin(step.map(|done, actor, _| {

@@ -215,6 +215,12 @@ impl ApiError {
         Self::NotFound { what: "rotation", cluster_id }
     }
 
+    /// There is no such campaign.
+    #[must_use]
+    pub const fn no_campaign() -> Self {
+        Self::NotFound { what: "campaign", cluster_id: None }
+    }
+
     /// Come back in a moment.
     pub fn busy(detail: impl Into<String>) -> Self {
         Self::Unavailable { detail: detail.into(), retry_after: RETRY_SOON, cause: None }

@@ -4,8 +4,10 @@
 
 mod attention;
 mod audit;
+mod campaign;
 mod pull_secret;
 mod registry;
+mod residue;
 mod rotation;
 #[cfg(test)]
 mod tests;
@@ -15,6 +17,9 @@ use serde::Serialize;
 
 pub use attention::AttentionItem;
 pub use audit::{AuditEventList, AuditEventResource};
+pub use campaign::{
+    CampaignList, CampaignMemberList, CampaignMemberResource, CampaignResource, SelectorResource,
+};
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
     StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,
@@ -23,6 +28,7 @@ pub use registry::{
     Blocked, Limits, MissingResource, RegistryList, RegistryResource, RestoredResource,
     SweepFailure, SweepReport, SweepResource, UnknownResource, registry, sweep_report,
 };
+pub use residue::{GivenUp, GivenUpList};
 pub use rotation::{AdoptionEntry, ErrorResource, Progress, RotationResource, rotation};
 pub use words::{AccountWord, FoldedWord};
 

@@ -182,6 +182,14 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::CancelRotation
             | Op::ListPullSecrets
             | Op::ListAllRotations
+            | Op::GiveUpResidue
+            | Op::CreateCampaign
+            | Op::ListCampaigns
+            | Op::ReadCampaign
+            | Op::ListCampaignClusters
+            | Op::PauseCampaign
+            | Op::ResumeCampaign
+            | Op::AbortCampaign
             | Op::ListRegistries
             | Op::SweepRegistry
             | Op::AcknowledgeRestore

@@ -5,6 +5,7 @@
 //! it forgets everything.
 
 mod audit;
+mod campaigns;
 mod commit;
 mod idempotency;
 mod lists;
@@ -31,7 +32,8 @@ use super::{
     TroubleCounts, UsageCandidate, UsageScope,
 };
 use crate::ids::{
-    AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, ReplicaId, RotationId,
+    AccountId, AccountName, CallToken, CampaignId, ClusterId, Generation, RegistryId, ReplicaId,
+    RotationId,
 };
 use crate::state::pull_secret::{Account, AccountPhase, GoneHow, PullSecret, StateName};
 use crate::time::Timestamp;
@@ -61,6 +63,7 @@ struct Tables {
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
     sweeps: sweep::Sweeps,
     line: BTreeMap<ClusterId, turns::Waiting>,
+    campaigns: BTreeMap<CampaignId, campaigns::CampaignEntry>,
     /// Counter and keys.
     replicas: BTreeMap<ReplicaId, (u64, Vec<String>)>,
     /// When a reading of use is due, and until when the last one told.

@@ -8,6 +8,7 @@
 mod account;
 mod attention;
 mod audit;
+mod campaigns;
 mod commit;
 mod due;
 mod error;

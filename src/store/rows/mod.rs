@@ -6,6 +6,7 @@
 pub(in crate::store) mod account;
 pub(in crate::store) mod attention;
 pub(in crate::store) mod audit;
+pub(in crate::store) mod campaign;
 pub(in crate::store) mod decode;
 pub(in crate::store) mod idempotency;
 pub(in crate::store) mod read;

@@ -29,6 +29,16 @@ async fn every_statement_uses_the_index_that_it_names() {
         (replicas::COUNT_OWNED, "pull_secrets_owned"),
         (account::SELECT_LIVE, "accounts_live"),
         (account::SELECT_BORN, "accounts_by_generation"),
+        (campaigns::LIST, "PRIMARY KEY"),
+        (campaigns::MEMBERS, "PRIMARY KEY"),
+        (campaigns::MEMBERS_OF_STATUS, "campaign_clusters_by_status"),
+        (campaigns::ANYTHING, "campaigns_driven"),
+        (campaigns::CLAIM, "campaigns_driven"),
+        (campaigns::FIND, "PRIMARY KEY"),
+        (campaigns::RUNNING, "campaign_clusters_by_status"),
+        (campaigns::NEXT, "campaign_clusters_by_status"),
+        (campaigns::COUNT_BEGUN, "campaign_clusters_started"),
+        (campaigns::COUNT_DELETING, "accounts_deleting"),
         (turns::AT_WORK, "COVERING INDEX rotations_phase"),
         (turns::AT_WORK, "accounts_deleting"),
         (turns::AHEAD, "rotation_turns_order"),
@@ -80,6 +90,7 @@ async fn every_statement_uses_the_index_that_it_names() {
         (upkeep::PURGE_ROTATIONS, "rotations_ended"),
         (upkeep::PURGE_SECRETS, "account_secrets_gone"),
         (upkeep::PURGE_KEYS, "idempotency_keys_by_age"),
+        (upkeep::PURGE_CAMPAIGNS, "campaigns_ended"),
     ];
     for (sql, index) in cases {
         let plan = plan(&store, sql).await;
@@ -94,6 +105,12 @@ async fn pages_are_read_in_the_order_of_their_index() {
     let pages = [
         due::SELECT_DUE,
         turns::SELECT_NEXT,
+        campaigns::LIST,
+        campaigns::MEMBERS,
+        campaigns::MEMBERS_OF_STATUS,
+        campaigns::NEXT,
+        campaigns::FIND,
+        campaigns::RUNNING,
         account::SELECT_LIVE,
         rotations::CLUSTER_ROWS,
         rotations::STATUS_ROWS,

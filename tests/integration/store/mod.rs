@@ -2,12 +2,13 @@
 
 mod audit;
 mod backends;
+mod campaigns;
 mod histories;
 mod keys;
 mod lists;
 mod postgres;
 mod replicas;
-mod script;
+pub mod script;
 mod sqlite;
 mod steps;
 mod sweeps;
