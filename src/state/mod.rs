@@ -6,3 +6,4 @@
 //! to be looked at again).
 
 pub mod pull_secret;
+pub mod shared;

@@ -17,12 +17,12 @@ mod advance;
 mod apply;
 mod command;
 mod effects;
-mod entropy;
 mod event;
 mod model;
 mod policy;
 mod wanted;
 
+pub use super::shared::{Entropy, cluster_hash};
 pub use adoption::{Adoption, Verdict};
 pub use apply::apply;
 pub use command::{
@@ -30,7 +30,6 @@ pub use command::{
     Rejection, RevokeAnswer, VerifyAnswer,
 };
 pub use effects::{Effect, due_at, effects};
-pub use entropy::{Entropy, cluster_hash};
 pub use event::Event;
 pub use model::{
     Account, AccountPhase, Announcement, Call, Consumer, End, EvidenceSource, GoneHow, PullSecret,

@@ -8,12 +8,13 @@ mod rotation;
 use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
-pub use account::{Account, AccountPhase, Announcement, Call, GoneHow, Trouble};
+pub use account::{Account, AccountPhase, Announcement, Call, GoneHow};
 pub use rotation::{
     End, RetireReason, Rotation, RotationError, RotationPhase, RotationReason, RotationStatus, Slot,
 };
 
 use crate::ids::{AccountId, ClusterId, Generation, RegistryId};
+pub use crate::state::shared::{Quarantine, Trouble};
 use crate::time::Timestamp;
 
 /// Everything the service knows of one cluster's pull secret, history aside.
@@ -175,15 +176,6 @@ pub enum EvidenceSource {
     Registry,
     /// An adapter said what it applied.
     Adapter,
-}
-
-/// The credential's own code panicked too often.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quarantine {
-    /// Since when.
-    pub since: Timestamp,
-    /// When one new try comes.
-    pub retry_at: Timestamp,
 }
 
 impl PullSecret {
