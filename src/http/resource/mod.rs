@@ -4,7 +4,11 @@
 
 mod attention;
 mod audit;
+mod credential;
+#[cfg(test)]
+pub(crate) mod credential_tests;
 mod pull_secret;
+mod revocation;
 mod rotation;
 #[cfg(test)]
 mod tests;
@@ -14,9 +18,17 @@ use serde::Serialize;
 
 pub use attention::AttentionItem;
 pub use audit::{AuditEventList, AuditEventResource};
+pub use credential::{
+    CredentialList, CredentialResource, CredentialStatusResource, Seconds, StateValue, credential,
+    credential_list, credential_status,
+};
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
     StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,
+};
+pub use revocation::{
+    BundleConfirmation, CredentialRevocation, CredentialRevocationList, DecidedCredential,
+    EndpointResource, credential_revocation, decided_credential,
 };
 pub use rotation::{AdoptionEntry, ErrorResource, Progress, RotationResource, rotation};
 pub use words::{AccountWord, FoldedWord};
