@@ -161,7 +161,9 @@ async fn reached() -> HttpResponse {
 pub fn handlers(config: &mut web::ServiceConfig) {
     for op in Op::VARIANTS {
         match op {
-            Op::IssuePullSecret => bind(config, *op, issue),
+            Op::IssuePullSecret | Op::MgmtRequestCredential | Op::AroRequestCredential => {
+                bind(config, *op, issue);
+            }
             Op::ReadPullSecret => bind(config, *op, read),
             Op::StartRotation => bind(config, *op, rotate),
             Op::ListRotations => bind(config, *op, rotations),
@@ -176,7 +178,23 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::CancelRotation
             | Op::ListPullSecrets
             | Op::ListAllRotations
-            | Op::ListAuditEvents => bind(config, *op, reached),
+            | Op::ListAuditEvents
+            | Op::MgmtListCredentials
+            | Op::MgmtRevokeCredentials
+            | Op::MgmtReadCredential
+            | Op::MgmtReadCredentialStatus
+            | Op::MgmtRevokeCredential
+            | Op::AroListCredentials
+            | Op::AroRevokeCredentials
+            | Op::AroReadCredential
+            | Op::AroReadCredentialStatus
+            | Op::AroRevokeCredential
+            | Op::ListRevocations
+            | Op::ReadRevocation
+            | Op::ReadTrustBundle
+            | Op::ConfirmTrustBundle
+            | Op::ApproveCredential
+            | Op::DenyCredential => bind(config, *op, reached),
             // One row stays without a handler; the server binds the probes itself.
             Op::ListAttention | Op::Healthz | Op::Readyz => {}
         }
