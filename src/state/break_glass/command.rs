@@ -216,6 +216,8 @@ pub enum Verdict {
 pub enum RotateAnswer {
     /// It has the request.
     Begun,
+    /// This request can never succeed; another one may.
+    Lost(String),
     /// No answer, or definitely not applied.
     Failed(Failure),
 }

@@ -80,7 +80,7 @@ fn revocation(record: &BreakGlass, revocation: &Revocation) -> Option<Effect> {
         }
         RevocationState::Rotating => Call::Check,
         RevocationState::Proving => {
-            if all_proved(&revocation.endpoints) {
+            if all_proved(&revocation.endpoints) || !record.has_control(revocation.signer) {
                 return None;
             }
             Call::Probe
@@ -102,6 +102,18 @@ fn authority(authority: &Authority) -> Option<Effect> {
         attempt: authority.trouble.attempts,
         due: authority.next_attempt_at,
     })
+}
+
+impl BreakGlass {
+    /// Whether there is something that API servers have to accept. The embedded signer's comes by itself.
+    pub(super) fn has_control(&self, signer: Signer) -> bool {
+        match signer {
+            Signer::LocalCa => true,
+            Signer::KubernetesCsr => self.credentials.iter().any(|credential| {
+                credential.control && credential.state == CredentialState::Active
+            }),
+        }
+    }
 }
 
 /// True also where nobody has to be asked.

@@ -157,12 +157,11 @@ impl Event {
             Self::CertificateAwaited { .. } => Some(Call::Collect),
             Self::EndpointsSeen { .. } => Some(Call::Probe),
             Self::RotationBegun { .. } => Some(Call::Rotate),
-            Self::RotationWatched { .. }
-            | Self::RotationLost { .. }
-            | Self::RotationDone { .. } => Some(Call::Check),
+            Self::RotationWatched { .. } | Self::RotationDone { .. } => Some(Call::Check),
             Self::AuthorityMade { .. } => Some(Call::Make),
-            // Follows the end of its call, whose name depends on the signer.
+            // These follow the end of a call, which may be one or the other.
             Self::CertificateSigned { .. }
+            | Self::RotationLost { .. }
             | Self::Opened { .. }
             | Self::CredentialRequested { .. }
             | Self::CredentialApproved { .. }

@@ -205,40 +205,40 @@ impl Told<'_, '_> {
         let at = self.context.now;
         match answer {
             RotateAnswer::Begun => vec![Event::RotationBegun { revocation_id, at }],
+            RotateAnswer::Lost(message) => self.lost(revocation_id, message),
             RotateAnswer::Failed(failure) => vec![self.failed(failure)],
         }
     }
 
     fn check(self, revocation_id: RevocationId, answer: &CheckAnswer) -> Vec<Event> {
-        let context = self.context;
+        let at = self.context.now;
         match answer {
             CheckAnswer::Running { progress } => vec![Event::RotationWatched {
                 revocation_id,
                 progress: progress.clone(),
-                next_attempt_at: context.now.plus(Policy::CHECK_INTERVAL),
+                next_attempt_at: at.plus(Policy::CHECK_INTERVAL),
             }],
             CheckAnswer::Done { cut_off } => {
-                let done =
-                    Event::RotationDone { revocation_id, cut_off: *cut_off, at: context.now };
-                let Some(revocation) = self.record.revocation(revocation_id) else {
-                    return vec![done];
-                };
-                vec![done, super::super::advance::proving(self.record, revocation, context)]
+                let done = Event::RotationDone { revocation_id, cut_off: *cut_off, at };
+                let revocation = self.record.revocation(revocation_id);
+                let proving = revocation.map(|revocation| {
+                    super::super::advance::proving(self.record, revocation, self.context)
+                });
+                [done].into_iter().chain(proving).collect()
             }
-            CheckAnswer::Lost(message) => {
-                let pause = context.policy.retry.delay(1, &mut context.entropy);
-                let next_attempt_at = context.now.plus(pause);
-                vec![Event::RotationLost {
-                    revocation_id,
-                    message: message.clone(),
-                    next_attempt_at,
-                }]
-            }
-            CheckAnswer::Failed(failure) => {
-                let told = Told { context, ..self };
-                vec![told.failed(failure)]
-            }
+            CheckAnswer::Lost(message) => self.lost(revocation_id, message),
+            CheckAnswer::Failed(failure) => vec![self.failed(failure)],
         }
+    }
+
+    fn lost(self, revocation_id: RevocationId, message: &str) -> Vec<Event> {
+        let pause = self.context.policy.retry.delay(1, &mut self.context.entropy);
+        let next_attempt_at = self.context.now.plus(pause);
+        let message = message.to_owned();
+        vec![
+            ended(self.subject, self.running.call, self.context),
+            Event::RotationLost { revocation_id, message, next_attempt_at },
+        ]
     }
 
     fn make(self, authority_id: AuthorityId, answer: &MakeAnswer) -> Vec<Event> {

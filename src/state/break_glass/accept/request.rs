@@ -3,7 +3,6 @@
 use super::super::model::{BreakGlass, Credential, CredentialState};
 use super::super::{Command, Context, Event, Rejection};
 use super::opened;
-use crate::state::shared::Trouble;
 
 const RANDOM_LENGTH: usize = 10;
 
@@ -28,33 +27,18 @@ pub(super) fn request(
         may_request(record, username.as_deref(), context)?;
     }
     let username = username.clone().unwrap_or_else(|| free_name(state, context));
-    let (now, required) = (context.now, context.policy.approval_required);
-    let credential = Credential {
-        id: *credential_id,
+    let mut credential = Credential {
         username,
-        signer: context.rules.signer,
-        state: if required { CredentialState::Requested } else { CredentialState::Accepted },
-        state_since: now,
-        message: if required {
-            "waits for a second person to approve it".into()
-        } else {
-            String::new()
-        },
-        requested_by: by.clone(),
         reason: reason.clone(),
-        decided_by: None,
         signing_request: signing_request.clone(),
         expires_at: *expires_at,
-        certificate: None,
-        endpoints: Vec::new(),
-        call: None,
-        trouble: Trouble::default(),
-        next_attempt_at: now,
-        created_at: Some(now),
-        accepted_at: (!required).then_some(now),
-        issued_at: None,
-        revoked_at: None,
+        ..Credential::new(*credential_id, context.rules.signer, by, context.now)
     };
+    if context.policy.approval_required {
+        credential.state = CredentialState::Requested;
+        credential.accepted_at = None;
+        credential.message = "waits for a second person to approve it".to_owned();
+    }
     let requested = Event::CredentialRequested { credential: Box::new(credential) };
     Ok(opened(state, cluster_id, context).into_iter().chain([requested]).collect())
 }
@@ -72,7 +56,9 @@ fn may_request(
         return Err(Rejection::UsernameTaken);
     }
     match context.rules.signer.most_live() {
-        Some(limit) if record.live().count() >= limit => Err(Rejection::TooMany { limit }),
+        Some(limit) if record.live().filter(|c| !c.control).count() >= limit => {
+            Err(Rejection::TooMany { limit })
+        }
         Some(_) | None => Ok(()),
     }
 }

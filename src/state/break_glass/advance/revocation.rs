@@ -1,15 +1,21 @@
 //! How a revocation goes on.
 
+use std::time::Duration;
+
 use super::super::bundle::bundle_etag;
 use super::super::effects::all_proved;
-use super::super::model::{BreakGlass, Revocation, RevocationState, Signer, Subject};
+use super::super::model::{BreakGlass, Credential, Revocation, RevocationState, Signer, Subject};
 use super::super::{Context, Event};
 use super::changed;
+use crate::ids::CredentialId;
+
+/// A control lives for so long; another one follows as long as it is needed.
+const CONTROL_LIFE: Duration = Duration::from_secs(3600);
 
 pub(super) fn step(
     record: &BreakGlass,
     revocation: &Revocation,
-    context: &Context<'_>,
+    context: &mut Context<'_>,
 ) -> Option<Event> {
     match (revocation.state, revocation.signer) {
         // Its authorities have left the bundle with the request.
@@ -55,7 +61,31 @@ fn is_signed(record: &BreakGlass, revocation: &Revocation) -> bool {
     record.revoked_by(revocation.id).any(|credential| credential.certificate.is_some())
 }
 
-fn prove(record: &BreakGlass, revocation: &Revocation, context: &Context<'_>) -> Option<Event> {
+/// With a signer that has one authority for all, a control is a credential of the new one: nobody's, and
+/// without rights.
+fn control(
+    record: &BreakGlass,
+    revocation: &Revocation,
+    context: &mut Context<'_>,
+) -> Option<Event> {
+    let pending = |c: &Credential| c.control && c.state.name().is_pending();
+    if revocation.endpoints.is_empty()
+        || record.has_control(revocation.signer)
+        || record.credentials.iter().any(pending)
+    {
+        return None;
+    }
+    let id = CredentialId(context.entropy.uuid(context.now));
+    let control = Credential {
+        username: format!("control-{}", context.entropy.letters(10)),
+        expires_at: context.now.plus(CONTROL_LIFE),
+        control: true,
+        ..Credential::new(id, revocation.signer, "the service", context.now)
+    };
+    Some(Event::CredentialRequested { credential: Box::new(control) })
+}
+
+fn prove(record: &BreakGlass, revocation: &Revocation, context: &mut Context<'_>) -> Option<Event> {
     let (revocation_id, at) = (revocation.id, context.now);
     let Some(next) = record.revoked_by(revocation_id).next() else {
         return Some(Event::RevocationCompleted { revocation_id, at });
@@ -70,6 +100,9 @@ fn prove(record: &BreakGlass, revocation: &Revocation, context: &Context<'_>) ->
             subject: Subject::Revocation(revocation_id),
             endpoints,
         });
+    }
+    if !agreed && let Some(event) = control(record, revocation, context) {
+        return Some(event);
     }
     let proved = match (revocation.endpoints.is_empty(), revocation.signer) {
         (false, _) => agreed,

@@ -16,6 +16,8 @@ pub struct Credential {
     pub username: String,
     /// Who signs it.
     pub signer: Signer,
+    /// It is nobody's: it has no rights, and API servers have to accept it while others have to be rejected.
+    pub control: bool,
     /// What it is doing.
     pub state: CredentialState,
     /// When `state` last changed its kind.
@@ -184,6 +186,34 @@ impl CredentialState {
 }
 
 impl Credential {
+    /// One that was just accepted, without a name and without an end.
+    #[must_use]
+    pub fn new(id: CredentialId, signer: Signer, by: &str, now: Timestamp) -> Self {
+        Self {
+            id,
+            username: String::new(),
+            signer,
+            control: false,
+            state: CredentialState::Accepted,
+            state_since: now,
+            message: String::new(),
+            requested_by: by.to_owned(),
+            reason: None,
+            decided_by: None,
+            signing_request: None,
+            expires_at: now,
+            certificate: None,
+            endpoints: Vec::new(),
+            call: None,
+            trouble: Trouble::default(),
+            next_attempt_at: now,
+            created_at: Some(now),
+            accepted_at: Some(now),
+            issued_at: None,
+            revoked_at: None,
+        }
+    }
+
     /// Whether the service can log in with it, and so ask an API server about it: the embedded signer makes
     /// a probe for each, another signer's can be asked only with the credential's own key.
     #[must_use]

@@ -1,1 +1,4 @@
-
+mod stories;
+mod table;
+mod told;
+mod words;
