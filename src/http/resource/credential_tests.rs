@@ -40,28 +40,16 @@ fn cluster() -> ClusterId {
     "cls-1".parse().unwrap()
 }
 
-pub(crate) fn sample(state: CredentialState) -> Credential {
+fn sample(state: CredentialState) -> Credential {
+    let id = CredentialId(Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_00ab));
+    let asked_at = at("2026-11-30T12:00:00.999999Z");
     Credential {
-        id: CredentialId(Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_00ab)),
         username: "ada".to_owned(),
-        signer: Signer::LocalCa,
         state,
         state_since: at("2026-11-30T12:00:05.25Z"),
         message: "a word".to_owned(),
-        requested_by: "operator".to_owned(),
-        reason: None,
-        decided_by: None,
-        signing_request: None,
         expires_at: at("2026-12-01T12:00:00.75Z"),
-        certificate: None,
-        endpoints: Vec::new(),
-        call: None,
-        trouble: Trouble::default(),
-        next_attempt_at: at("2026-11-30T12:00:00Z"),
-        created_at: Some(at("2026-11-30T12:00:00.999999Z")),
-        accepted_at: None,
-        issued_at: None,
-        revoked_at: None,
+        ..Credential::new(id, Signer::LocalCa, "operator", asked_at)
     }
 }
 
@@ -127,7 +115,7 @@ fn a_list_counts_its_own_items_and_holds_no_kubeconfig() {
     assert_eq!(serde_json::to_value(empty).unwrap(), expected);
 }
 
-pub(crate) fn sample_revocation(state: RevocationState) -> Revocation {
+fn sample_revocation(state: RevocationState) -> Revocation {
     Revocation {
         id: REVOCATION,
         scope: RevocationScope::All,

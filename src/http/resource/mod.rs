@@ -6,7 +6,7 @@ mod attention;
 mod audit;
 mod credential;
 #[cfg(test)]
-pub(crate) mod credential_tests;
+mod credential_tests;
 mod pull_secret;
 mod revocation;
 mod rotation;

@@ -47,7 +47,7 @@ impl Authenticator for RoleTokens {
     }
 }
 
-struct Noon;
+pub struct Noon;
 
 impl Clock for Noon {
     fn now(&self) -> Timestamp {
@@ -223,6 +223,15 @@ impl Seen {
 }
 
 pub async fn call(edge: &web::Data<Edge>, request: TestRequest) -> Seen {
+    call_at(edge, handlers, request).await
+}
+
+/// The same with other handlers.
+pub async fn call_at(
+    edge: &web::Data<Edge>,
+    handlers: impl FnOnce(&mut web::ServiceConfig) + 'static,
+    request: TestRequest,
+) -> Seen {
     let app = init_service(api_app(edge.clone(), handlers)).await;
     match try_call_service(&app, request.to_request()).await {
         Ok(response) => seen(ServiceResponse::into_parts(response).1).await,

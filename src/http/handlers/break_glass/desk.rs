@@ -27,7 +27,7 @@ pub trait BreakGlass: Send + Sync + 'static {
     /// What there is for a cluster; none for one that has no break-glass.
     fn offer(&self, cluster_id: &ClusterId) -> Option<Offer>;
 
-    /// A page of a cluster's credentials.
+    /// A page of a cluster's credentials, controls left out.
     async fn list(&self, cluster_id: &ClusterId, of: &ListOf) -> Result<Listed, DeskError>;
 
     /// One of them.
@@ -231,6 +231,7 @@ impl Desk {
     ) -> Result<Credential, ApiError> {
         let found = self.break_glass.credential(cluster_id, id).await;
         let found = found.map_err(|error| self.refused(cluster_id, &error))?;
+        let found = found.filter(|credential| !credential.control);
         found.ok_or_else(|| ApiError::no_credential(Some(cluster_id.clone())))
     }
 

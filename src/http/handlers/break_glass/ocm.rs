@@ -149,6 +149,7 @@ pub async fn read(
     let caller = caller(&who, &context, Reason(None));
     let opened = desk.break_glass.opened(&cluster_id, credential.0, caller).await;
     let opened = opened.map_err(|error| desk.refused(&cluster_id, &error))?;
+    let opened = opened.filter(|opened| !opened.credential.control);
     let opened = opened.ok_or_else(|| ApiError::no_credential(Some(cluster_id.clone())))?;
     let shown = resource::credential(surface, &cluster_id, &opened.credential, opened.kubeconfig);
     answer::secret(StatusCode::OK, &shown)
