@@ -8,6 +8,8 @@
 //! | `columns` | states with data of their own, laid out flat |
 //! | [`verify`] | whether the audit is as it was written |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
+//! | [`break_glass`] | the same for break-glass credentials: a trait of its own |
+//! | [`search`] | `search` and `order` of lists, from text to a tree |
 //! | `rows`, `schema` | what both databases have in common |
 //! | [`sqlite`] | the embedded database |
 //! | [`postgres`] | PostgreSQL |
@@ -18,6 +20,7 @@
 
 mod attention;
 mod audit;
+pub mod break_glass;
 mod columns;
 mod commit;
 mod cursor;
@@ -27,6 +30,7 @@ pub mod memory;
 pub mod postgres;
 mod rows;
 mod schema;
+pub mod search;
 pub mod sqlite;
 pub mod verify;
 mod views;
