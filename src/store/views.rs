@@ -271,9 +271,12 @@ pub(super) fn rotation_start(cursor: Option<&Cursor>) -> Result<(i64, Uuid), Cur
     match cursor.map(|cursor| &cursor.0) {
         None => Ok((i64::MAX, Uuid::max())),
         Some(Key::Rotation { at, id }) => Ok((*at, id.0)),
-        Some(Key::PullSecret { .. } | Key::Attention { .. } | Key::Audit { .. }) => {
-            Err(CursorError::OtherList)
-        }
+        Some(
+            Key::PullSecret { .. }
+            | Key::Attention { .. }
+            | Key::Audit { .. }
+            | Key::Revocation { .. },
+        ) => Err(CursorError::OtherList),
     }
 }
 
@@ -282,9 +285,12 @@ pub(super) fn pull_secret_start(cursor: Option<&Cursor>) -> Result<String, Curso
     match cursor.map(|cursor| &cursor.0) {
         None => Ok(String::new()),
         Some(Key::PullSecret { id }) => Ok(id.to_string()),
-        Some(Key::Rotation { .. } | Key::Attention { .. } | Key::Audit { .. }) => {
-            Err(CursorError::OtherList)
-        }
+        Some(
+            Key::Rotation { .. }
+            | Key::Attention { .. }
+            | Key::Audit { .. }
+            | Key::Revocation { .. },
+        ) => Err(CursorError::OtherList),
     }
 }
 
@@ -293,8 +299,11 @@ pub(super) fn audit_start(cursor: Option<&Cursor>) -> Result<i64, CursorError> {
     match cursor.map(|cursor| &cursor.0) {
         None => Ok(i64::MAX),
         Some(Key::Audit { id }) => Ok(*id),
-        Some(Key::Rotation { .. } | Key::PullSecret { .. } | Key::Attention { .. }) => {
-            Err(CursorError::OtherList)
-        }
+        Some(
+            Key::Rotation { .. }
+            | Key::PullSecret { .. }
+            | Key::Attention { .. }
+            | Key::Revocation { .. },
+        ) => Err(CursorError::OtherList),
     }
 }

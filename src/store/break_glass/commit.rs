@@ -138,13 +138,19 @@ impl<'a> Changes<'a> {
         let known = |authority: &Authority| {
             before.is_some_and(|record| record.authorities.contains(authority))
         };
+        // What has ended first: it makes room for what may be there only once.
+        let mut credentials: Vec<&Credential> =
+            after.credentials.iter().filter(|c| was(c) != Some(*c)).collect();
+        credentials.sort_by_key(|credential| !credential.state.name().is_ended());
+        let mut revocations: Vec<&Revocation> = after
+            .revocations
+            .iter()
+            .filter(|r| before.and_then(|record| record.revocation(r.id)) != Some(*r))
+            .collect();
+        revocations.sort_by_key(|revocation| revocation.is_running());
         Ok(Self {
-            credentials: after.credentials.iter().filter(|c| was(c) != Some(*c)).collect(),
-            revocations: after
-                .revocations
-                .iter()
-                .filter(|r| before.and_then(|record| record.revocation(r.id)) != Some(*r))
-                .collect(),
+            credentials,
+            revocations,
             authorities: kept.into_iter().filter(|authority| !known(authority)).collect(),
             spent: after
                 .credentials

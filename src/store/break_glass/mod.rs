@@ -21,6 +21,7 @@ pub use commit::{BreakGlassCommit, KeyPurpose, Material};
 pub use views::{
     BreakGlassPurge, CertificateKind, CredentialList, CredentialQuery, LoadedBreakGlass, OwnedKey,
 };
+pub(super) use views::{revocation_page, revocation_start};
 
 use super::{Cursor, Page, SealedSecret, StoreError};
 use crate::ids::{CallToken, ClusterId, CredentialId, RevocationId};

@@ -3,11 +3,12 @@
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
-use super::super::SealedSecret;
+use super::super::cursor::Key;
 use super::super::search::{Order, Search};
+use super::super::{Cursor, CursorError, Page, SealedSecret, StoreError};
 use super::KeyPurpose;
 use crate::ids::ClusterId;
-use crate::state::break_glass::{BreakGlass, Credential, Surface};
+use crate::state::break_glass::{BreakGlass, Credential, Revocation, StateName, Surface};
 use crate::time::Timestamp;
 
 /// A cluster's working set.
@@ -95,4 +96,44 @@ pub struct BreakGlassPurge {
     pub history_before: Timestamp,
     /// At most so many rows of each kind.
     pub batch: u32,
+}
+
+impl BreakGlassPurge {
+    /// Before when a credential in which state may go.
+    pub(in crate::store) const fn states(&self) -> [(StateName, Timestamp); 4] {
+        [
+            (StateName::Denied, self.denied_before),
+            (StateName::Failed, self.failed_before),
+            (StateName::Revoked, self.history_before),
+            (StateName::Expired, self.history_before),
+        ]
+    }
+}
+
+/// Where a page of revocations begins: before this time and id.
+pub(in crate::store) fn revocation_start(
+    cursor: Option<&Cursor>,
+) -> Result<(Timestamp, Uuid), StoreError> {
+    match cursor.map(|cursor| &cursor.0) {
+        None => Ok((Timestamp::from_micros(i64::MAX), Uuid::max())),
+        Some(Key::Revocation { at, id }) => Ok((Timestamp::from_micros(*at), *id)),
+        Some(
+            Key::Rotation { .. }
+            | Key::PullSecret { .. }
+            | Key::Attention { .. }
+            | Key::Audit { .. },
+        ) => Err(CursorError::OtherList.into()),
+    }
+}
+
+/// Cuts the one row too many.
+pub(in crate::store) fn revocation_page(
+    items: Vec<Revocation>,
+    limit: u32,
+    total: u64,
+) -> Page<Revocation> {
+    Page::cut(items, limit, Some(total), |row| Key::Revocation {
+        at: row.created_at.as_micros(),
+        id: row.id.0,
+    })
 }

@@ -5,6 +5,7 @@
 //! it forgets everything.
 
 mod audit;
+mod break_glass;
 mod commit;
 mod idempotency;
 mod lists;
@@ -54,6 +55,7 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
+    break_glass: break_glass::Tables,
 }
 
 #[derive(Debug, Clone, Copy)]

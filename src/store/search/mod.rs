@@ -14,7 +14,7 @@ use strum::{Display, EnumString, VariantArray};
 pub use parse::{SearchError, parse_order, parse_search};
 
 use crate::ids::CredentialId;
-use crate::state::break_glass::{Credential, StateName};
+use crate::state::break_glass::{Credential, StateName, Surface, Word};
 
 /// A condition on credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,4 +131,10 @@ impl Pattern {
         }
         glob
     }
+}
+
+/// The place of a state's word among a surface's words in alphabetical order.
+pub(super) fn word_rank(state: StateName, surface: Surface) -> usize {
+    let word = state.word(surface);
+    Word::VARIANTS.iter().filter(|other| other.as_ref() < word.as_ref()).count()
 }
