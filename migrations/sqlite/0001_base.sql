@@ -45,6 +45,7 @@ CREATE TABLE pull_secrets (
     CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pull_secrets_due ON pull_secrets (due_at, cluster_id) WHERE due_at IS NOT NULL;
+CREATE INDEX pull_secrets_owned ON pull_secrets (owner, cluster_id) WHERE owner IS NOT NULL;
 CREATE INDEX pull_secrets_by_state ON pull_secrets (state, cluster_id);
 CREATE INDEX pull_secrets_refused ON pull_secrets (state, state_since, cluster_id)
     WHERE refusal_registry_id IS NOT NULL;
@@ -235,6 +236,18 @@ CREATE TABLE replicas (
     key_ids TEXT NOT NULL CHECK (json_valid(key_ids)),
     seen_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Rotations that wait for their turn, until their cluster's next commit says otherwise. `turn_rank`: 0 asked for
+-- by somebody, 1 by the schedule. Until `called_until` a place is kept.
+CREATE TABLE rotation_turns (
+    cluster_id TEXT NOT NULL PRIMARY KEY REFERENCES clusters (cluster_id),
+    turn_rank INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    called_until INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX rotation_turns_order ON rotation_turns (turn_rank, since, cluster_id);
+CREATE INDEX rotation_turns_called ON rotation_turns (called_until) WHERE called_until IS NOT NULL;
+CREATE INDEX accounts_deleting ON accounts (next_attempt_at, cluster_id) WHERE phase = 'deleting';
 
 -- Break-glass. One row per cluster that ever had to do with it; it is never removed, because versions of the trust
 -- bundle are never used twice.

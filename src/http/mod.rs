@@ -24,6 +24,7 @@ mod frame;
 mod gate;
 pub mod handlers;
 pub mod health;
+pub mod limits;
 pub mod problem;
 pub mod resource;
 pub mod routes;

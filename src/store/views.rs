@@ -5,6 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::cursor::{Cursor, CursorError, Key};
+use super::replicas::OwnedBy;
 use crate::ids::{AccountId, ClusterId, Generation, RegistryId, RotationId};
 use crate::state::pull_secret::{
     Account, AccountPhase, Consumer, PullSecret, Quarantine, Refusal, Rotation, RotationStatus,
@@ -36,6 +37,8 @@ pub struct Loaded {
     pub version: u64,
     /// The cluster's counter, which outlives the record.
     pub last_generation: Generation,
+    /// Who may run the record's effects.
+    pub ownership: OwnedBy,
 }
 
 /// A cluster's working set with the secrets of what is handed out, read at one instant.

@@ -18,7 +18,7 @@ async fn read<T>(tx: Tx, result: Result<T, StoreError>) -> Result<T, StoreError>
 }
 
 async fn writing(store: &PgStore) -> Result<Tx, StoreError> {
-    transaction::write(store.writer()?).await
+    transaction::write(&store.pool).await
 }
 
 async fn written<T>(tx: Tx, result: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -31,7 +31,7 @@ async fn due(
     limit: u32,
     push_until: Timestamp,
 ) -> Result<Vec<ClusterId>, StoreError> {
-    break_glass::due(store.writer()?, now, limit, push_until).await
+    break_glass::due(&store.pool, now, limit, push_until).await
 }
 
 /// What goes along with the rows; the audit last, because streams may be shared.

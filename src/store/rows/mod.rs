@@ -14,5 +14,6 @@ pub(in crate::store) mod decode;
 pub(in crate::store) mod idempotency;
 pub(in crate::store) mod read;
 pub(in crate::store) mod record;
+pub(in crate::store) mod replicas;
 pub(in crate::store) mod rotation;
 pub(in crate::store) mod rotations;

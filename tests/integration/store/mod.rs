@@ -7,6 +7,8 @@ mod histories;
 mod keys;
 mod lists;
 mod postgres;
+mod replicas;
 mod script;
 mod sqlite;
 mod steps;
+mod turns;

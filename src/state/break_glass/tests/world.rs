@@ -29,6 +29,8 @@ pub struct World {
     pub story: Vec<(Timestamp, Command, Vec<Event>)>,
     flight: Vec<InFlight>,
     seed: u128,
+    /// The latest time that the clock has shown.
+    latest: Timestamp,
 }
 
 impl World {
@@ -46,6 +48,7 @@ impl World {
             story: Vec::new(),
             flight: Vec::new(),
             seed,
+            latest: Timestamp::EPOCH,
         }
     }
 
@@ -151,11 +154,10 @@ impl World {
         let (cluster_id, revocation_id) = (self.cluster_id(), RevocationId(self.uuid()));
         let by = "alice".to_owned();
         let _ = self.command(&Command::RevokeAll { cluster_id, revocation_id, by, reason: None });
-        let quarantined = self.state.as_ref().is_some_and(|record| record.quarantine.is_some());
-        let _ = quarantined;
     }
 
     pub fn step(&mut self, choice: u16) {
+        self.latest = self.latest.max(self.now);
         let (kind, rest) = (choice % 32, choice / 32);
         let pick = usize::from(rest);
         let some = self.state.as_ref().and_then(|record| {
@@ -232,8 +234,9 @@ impl World {
         let _ = self.command(&Command::ConfirmBundle { version });
     }
 
-    /// Everything heals and time goes on: whatever is running comes to its end.
+    /// Everything heals, the clock too, and time goes on: whatever is running comes to its end.
     pub fn come_to_rest(&mut self) {
+        self.now = self.latest.max(self.now);
         self.flight.clear();
         let _ = self.command(&Command::TakeOver);
         for round in 0..3000_u32 {
@@ -251,12 +254,12 @@ impl World {
             let due =
                 self.state.as_ref().and_then(|record| due_at(record, &self.policy, &self.rules));
             let due = due
-                .unwrap_or_else(|| panic!("nothing is due, nothing is at rest: {:#?}", self.state));
-            assert!(due > self.now || round == 0, "due and nothing to do: {:#?}", self.state);
+                .unwrap_or_else(|| panic!("nothing is due, nothing is at rest: {:?}", self.state));
+            assert!(due > self.now || round == 0, "due and nothing to do: {:?}", self.state);
             self.now = self.now.max(due);
             let _ = self.command(&Command::Tick);
         }
-        panic!("no rest: {:#?}", self.state);
+        panic!("no rest: {:?}", self.state);
     }
 
     fn is_at_rest(&self) -> bool {
