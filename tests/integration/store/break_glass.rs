@@ -262,7 +262,11 @@ impl Script {
             7 => Command::WantBundle { cluster_id: self.cluster_id.clone() },
             8 => Command::ConfirmBundle { version },
             9 => Command::TakeOver,
-            10 => Command::Quarantine { retry_at: self.now.plus(MINUTE) },
+            10 if pick.is_multiple_of(8) => Command::Quarantine { retry_at: self.now.plus(MINUTE) },
+            10 => {
+                self.now = self.now.plus(MINUTE);
+                Command::Tick
+            }
             11..17 => {
                 let wanted = record.as_ref().map(|record| effects(record, self.now));
                 let due = |effect: &hyperfleet_credentials::state::break_glass::Effect| {
@@ -336,7 +340,7 @@ async fn every_step_comes_back_as_it_was(store: Arc<dyn BreakGlassStore>) {
     for (cluster, signer, endpoints, approval) in scripts {
         let mut script = Script::new(&store, cluster, signer, endpoints);
         script.policy.approval_required = approval;
-        for _ in 0..150 {
+        for _ in 0..300 {
             let command = script.any();
             let _ = script.tell(&command).await;
             let loaded = store.load_break_glass(&script.cluster_id).await.unwrap();
@@ -347,7 +351,7 @@ async fn every_step_comes_back_as_it_was(store: Arc<dyn BreakGlassStore>) {
             let found = store.credential(&script.cluster_id, *id).await.unwrap();
             assert_eq!(found.as_ref(), Some(row));
         }
-        assert!(script.rows.len() > 5, "nothing happened");
+        assert!(script.rows.len() > 3, "{cluster}: hardly anything happened");
         // Open calls are found, and only those are current.
         let open = store.clusters_with_open_break_glass_calls().await.unwrap();
         let calls: Vec<_> = script.record.as_ref().unwrap().calls().collect();

@@ -1,0 +1,11 @@
+//! Break-glass credentials, brought together: the machine, its rows, the keys that are sealed.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`step`] | one command, one transaction: decide, apply, announce, commit |
+//! | [`audit`] | what a step tells the audit |
+//!
+//! Knows no HTTP, and no signer: what one made is handed in, what one has to be asked is handed out.
+
+pub mod audit;
+pub mod step;
