@@ -123,7 +123,7 @@ impl Script {
                 signer,
                 endpoints: endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect(),
             },
-            seed: 1,
+            seed: cluster.bytes().fold(1, |seed, byte| seed * 31 + u64::from(byte)),
             rows: BTreeMap::new(),
         }
     }
