@@ -157,6 +157,11 @@ uuid_id!(
 );
 
 uuid_id!(
+    /// One run of the program; a process that is started again is another replica.
+    ReplicaId
+);
+
+uuid_id!(
     /// The identity of a certificate authority that no credential owns: a control's or a placeholder's.
     AuthorityId
 );

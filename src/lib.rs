@@ -7,12 +7,14 @@
 //! | [`store`] | rows and transactions |
 //! | [`crypto`] | keys and sealed values |
 //! | [`registries`] | container registries behind one trait |
+//! | [`signers`] | who signs break-glass credentials, behind one trait |
 //! | [`actors`] | brings the above together: one actor per cluster's credential, a scheduler |
 //! | [`http`] | the HTTP surface |
 //! | [`config`], [`telemetry`], [`cli`] | how the process is configured, watched and started |
 //! | [`failpoints`] | where a test lets the process die |
 //!
-//! Imports run downwards only: `http -> actors -> {state, store, crypto, registries}`.
+//! Imports run downwards only: `http -> actors -> {state, store, crypto, registries,
+//! signers}`.
 #![forbid(unsafe_code)]
 
 pub mod actors;
@@ -23,6 +25,7 @@ pub mod failpoints;
 pub mod http;
 pub mod ids;
 pub mod registries;
+pub mod signers;
 pub mod state;
 pub mod store;
 pub mod telemetry;

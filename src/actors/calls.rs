@@ -71,9 +71,12 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
         fence: Arc::new(StoredFence { store: deps.store.clone(), account_id, token }),
     };
     let left = context.deadline.saturating_duration_since(Instant::now());
+    // The process may have stood still since the announcement, or not know any more whether it is the owner.
+    let may_send = !left.is_zero() && deps.replica.is_live();
     let work = Work { deps, configured, account: &account, cluster_id: &cluster_id, context };
     let began = Instant::now();
-    let run = work.run(call, permit).instrument(log::span(&cluster_id, &cause));
+    let run = work.run(call, permit, may_send).instrument(log::span(&cluster_id, &cause));
+    let left = if may_send { left } else { configured.timeout };
     let caught = AssertUnwindSafe(tokio::time::timeout(left, run));
     let (answer, secret) = match caught.catch_unwind().await {
         Ok(Ok(done)) => done,
@@ -113,7 +116,11 @@ struct Work<'a> {
 type Done = (Answer, Option<SecretString>);
 
 impl Work<'_> {
-    async fn run(&self, call: Call, permit: Permit) -> Done {
+    async fn run(&self, call: Call, permit: Permit, may_send: bool) -> Done {
+        if !may_send {
+            let trouble = Trouble::new(TroubleKind::NotCurrent, "it was too late to send it");
+            return (self.not_sent(call, &trouble), None);
+        }
         if self.deps.at(Point::BeforeCall, Some(call)).await.is_err() {
             let trouble =
                 Trouble::new(TroubleKind::Connect, "a failure point keeps it from being sent");

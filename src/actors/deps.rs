@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::activity::Activity;
+use super::replica::Replica;
 use crate::crypto::SharedKeyring;
 use crate::failpoints::FailPoints;
 use crate::ids::RegistryId;
@@ -35,6 +36,8 @@ pub struct Deps {
     pub tuning: Tuning,
     /// What is under way.
     pub activity: Activity,
+    /// This process among the replicas.
+    pub replica: Replica,
     /// Where a test lets the process die; never armed in production.
     pub failpoints: Option<FailPoints>,
 }
@@ -68,8 +71,13 @@ pub struct Tuning {
     pub tick: Duration,
     /// The scheduler wakes at most so many per look.
     pub batch: u32,
-    /// What was woken is looked at again after this, should its actor have died.
+    /// So many rotations may be at work in the whole fleet.
+    pub max_rotations: u32,
+    /// Whoever is not seen to live for so long is dead. What was woken is looked at again after this, should
+    /// its actor have failed.
     pub lease: Duration,
+    /// After a jump the wall clock has to keep in step for so long before it is believed.
+    pub trust_after: Duration,
     /// A restart after a panic waits so long at first, then doubles.
     pub restart_pause: Duration,
     /// So many panics within `panic_window` put a credential in quarantine.
@@ -94,7 +102,9 @@ impl Default for Tuning {
             idle_after: Duration::from_secs(30),
             tick: Duration::from_secs(1),
             batch: 200,
+            max_rotations: 64,
             lease: Duration::from_secs(30),
+            trust_after: Duration::from_secs(3600),
             restart_pause: Duration::from_millis(100),
             panic_limit: 5,
             panic_window: Duration::from_secs(600),

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::store::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow,
-    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
-    IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
-    Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts,
+    AuditStream, Claimed, Commit, Cursor, Described, Hint, IdempotencyAnswer, IdempotencyKey,
+    IdempotencyStart, IdempotencyState, Listening, Loaded, OwnedBy, Page, Presented,
+    PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
+    RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
+    TurnRank, Turns, Unavailable,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -38,39 +39,77 @@ impl std::fmt::Debug for Measured {
     }
 }
 
+/// Statements end earlier by the server's own limit; this is for a server that cannot be reached any more.
+const LONGEST: Duration = Duration::from_secs(30);
+
+fn no_answer() -> StoreError {
+    let detail = "the database did not answer in time".to_owned();
+    StoreError::Unavailable { reason: Unavailable::Io, detail }
+}
+
 /// Every operation goes through under its own name, which is also the label `op`.
 macro_rules! measured {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+    ($trait:ident { $($more:tt)* } $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         #[async_trait]
-        impl Store for Measured {
+        impl $trait for Measured {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$answer, StoreError> {
                 let began = Instant::now();
-                let answer = self.store.$name($($arg),*).await;
+                let work = tokio::time::timeout(LONGEST, self.store.$name($($arg),*)).await;
+                let answer = work.unwrap_or_else(|_| Err(no_answer()));
                 self.metrics.db(stringify!($name), began.elapsed());
                 answer
             })*
 
-            async fn close(&self) {
-                self.store.close().await;
-            }
+            $($more)*
         }
     };
 }
 
 measured! {
-    migrate() -> ();
+    Turns {}
+    has_turn(cluster_id: &ClusterId, rank: TurnRank, max: u32, now: Timestamp) -> bool;
+    wait_for_turn(cluster_id: &ClusterId, rank: TurnRank, now: Timestamp) -> ();
+    call_turns(max: u32, now: Timestamp, until: Timestamp) -> u64;
+}
+
+measured! {
+    Store {
+        /// Takes as long as it takes to find out whether anything is heard.
+        async fn listen(&self) -> Result<Listening, StoreError> {
+            self.store.listen().await
+        }
+
+        async fn migrate(&self) -> Result<(), StoreError> {
+            self.store.migrate().await
+        }
+
+        async fn close(&self) {
+            self.store.close().await;
+        }
+    }
     schema_version() -> i64;
     check_schema() -> ();
     ping() -> ();
     claim_installation(id: &str, now: Timestamp) -> ();
-    hold_alone() -> ();
     load(cluster_id: &ClusterId) -> Loaded;
     commit(commit: Commit<'_>) -> u64;
-    due(now: Timestamp, limit: u32, push_until: Timestamp) -> Vec<ClusterId>;
+    due(now: Timestamp, limit: u32, push_until: Timestamp, taker: ReplicaId) -> Vec<Claimed>;
+    orphans(limit: u32, push_until: Timestamp, taker: ReplicaId) -> Vec<Claimed>;
     due_count(now: Timestamp) -> u64;
-    reschedule(cluster_id: &ClusterId, version: u64, due_at: Option<Timestamp>) -> bool;
+    reschedule(
+        cluster_id: &ClusterId,
+        version: u64,
+        due_at: Option<Timestamp>,
+        ownership: OwnedBy
+    ) -> bool;
     is_current(account_id: AccountId, token: CallToken) -> bool;
-    clusters_with_open_calls() -> Vec<ClusterId>;
+    join(replica_id: ReplicaId, key_ids: &[String], now: Timestamp) -> ();
+    beat(replica_id: ReplicaId, key_ids: &[String], now: Timestamp) -> Option<Vec<ReplicaRow>>;
+    bury(replica_id: ReplicaId, counter: u64) -> bool;
+    release(replica_id: ReplicaId, now: Timestamp) -> ();
+    leave(replica_id: ReplicaId, now: Timestamp) -> ();
+    owned_count(replica_id: ReplicaId) -> u64;
+    tell(hint: &Hint) -> ();
     version_of(cluster_id: &ClusterId) -> Option<(u64, StateName)>;
     served(cluster_id: &ClusterId) -> Option<ServedView>;
     described(cluster_id: &ClusterId) -> Described;

@@ -9,12 +9,17 @@
 //! | [`breakers`] | tells when a registry is left alone |
 //! | [`calls`] | one announced call to a registry, and its answer |
 //! | [`credential`] | the actor that serialises one cluster's commands |
+//! | [`replica`] | this process among the replicas: does it live, who else does |
+//! | [`clocks`] | whether the wall clock may be believed |
+//! | [`liveness`] | says that it lives, watches the others |
+//! | [`hints`] | what other replicas tell |
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
 //! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
 //! | [`system`] | starts the above; what HTTP talks to |
 //! | [`upkeep`] | lets history pass, anchors the audit |
 //! | [`reads`] | tells the audit of every pull secret that is handed out |
 //! | `points` | where a test lets the process die |
+//! | [`break_glass`] | the steps of break-glass credentials |
 //! | [`measured`] | the store, with a stopwatch |
 //! | [`read`] | what is read for GET and heartbeats, from the database |
 //!
@@ -23,17 +28,22 @@
 
 pub mod activity;
 pub mod audit;
+pub mod break_glass;
 pub mod breakers;
 pub mod calls;
+pub mod clocks;
 mod count;
 pub mod credential;
 pub mod deps;
+pub mod hints;
+pub mod liveness;
 pub mod log;
 pub mod measured;
 pub(crate) mod points;
 pub mod read;
 pub mod reads;
 pub mod registries;
+pub mod replica;
 pub mod scheduler;
 pub mod shard;
 pub mod step;

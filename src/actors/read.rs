@@ -12,7 +12,7 @@ use super::system::Shards;
 use crate::crypto::{OpenError, secret};
 use crate::ids::{AccountId, ClusterId, Generation, RegistryId};
 use crate::state::pull_secret::{
-    AccountPhase, Command, Evidence, EvidenceSource, EvidenceSubject, Rejection,
+    AccountPhase, Command, Evidence, EvidenceSource, EvidenceSubject, Rejection, Served,
 };
 use crate::store::{Presented, SealedSecret, StoreError};
 
@@ -46,8 +46,17 @@ pub struct Heartbeat {
     pub username: String,
     /// The secret.
     pub secret: SecretString,
-    /// Who in the cluster.
-    pub consumer: String,
+}
+
+/// Who in the cluster it is, when nobody says.
+pub const DEFAULT_CONSUMER: &str = "default";
+
+/// A presented credential that is in use.
+#[derive(Debug)]
+pub struct Recognised {
+    username: String,
+    found: Presented,
+    served: Served,
 }
 
 /// What the cluster is told.
@@ -75,24 +84,17 @@ pub enum HeartbeatError {
     Read(#[from] ReadError),
 }
 
-/// Checks a presented credential and notes who was seen with it. Costs a write only when there is something
-/// new to note.
+/// Checks a presented credential, before anything else of the request is looked at.
 ///
 /// # Errors
 /// [`HeartbeatError`].
-pub async fn heartbeat(
+pub async fn recognised(
     deps: &Deps,
-    shards: &Shards,
     cluster_id: &ClusterId,
     heartbeat: &Heartbeat,
-    cause: &Cause,
-) -> Result<HeartbeatAnswer, HeartbeatError> {
-    let rows = deps
-        .store
-        .presented(cluster_id, &heartbeat.username, &heartbeat.consumer)
-        .await
-        .map_err(ReadError::from)?;
-    let found = matching(deps, rows, heartbeat)?;
+) -> Result<Recognised, HeartbeatError> {
+    let rows = deps.store.presented(cluster_id, &heartbeat.username, DEFAULT_CONSUMER).await;
+    let found = matching(deps, rows.map_err(ReadError::from)?, heartbeat)?;
     let (Some(served), true) = (found.served, found.phase.is_handed_out()) else {
         // Somebody still holds what was revoked: worth a person's look, never a different answer.
         tracing::warn!(
@@ -101,10 +103,33 @@ pub async fn heartbeat(
         );
         return Err(HeartbeatError::Unauthorized);
     };
+    Ok(Recognised { username: heartbeat.username.clone(), found, served })
+}
+
+/// Notes who was seen with a credential that was recognised. Costs a write only when there is something new
+/// to note.
+///
+/// # Errors
+/// [`HeartbeatError`].
+pub async fn heartbeat(
+    deps: &Deps,
+    shards: &Shards,
+    cluster_id: &ClusterId,
+    known: Recognised,
+    consumer: &str,
+    cause: &Cause,
+) -> Result<HeartbeatAnswer, HeartbeatError> {
+    let Recognised { username, mut found, served } = known;
+    if consumer != DEFAULT_CONSUMER {
+        let rows = deps.store.presented(cluster_id, &username, consumer).await;
+        let mut rows = rows.map_err(ReadError::from)?.into_iter();
+        let same = rows.find(|row| row.account_id == found.account_id);
+        found.last_seen = same.ok_or(HeartbeatError::Unauthorized)?.last_seen;
+    }
     let current = found.phase == AccountPhase::Serving;
     let generation = if current { served.generation } else { found.born_generation };
     if is_news(deps, &found, generation, served.since) {
-        note(deps, shards, cluster_id, &found, &heartbeat.consumer, cause).await?;
+        note(deps, shards, cluster_id, &found, consumer, cause).await?;
     }
     Ok(HeartbeatAnswer { registry_id: found.registry_id, generation, current })
 }

@@ -206,6 +206,7 @@ pub fn tuning(config: &Config) -> Tuning {
     Tuning {
         tick: config.scheduler.tick,
         batch: config.scheduler.batch,
+        max_rotations: config.rotation.max_concurrent,
         lease: config.scheduler.lease,
         audit_after: config.cleanup.audit_after,
         ..Tuning::default()

@@ -1,7 +1,7 @@
-//! Wakes what is due, closes the calls that the process before left open, lets history pass.
+//! Takes what is due and what the dead have left behind, wakes it, lets history pass.
 //!
-//! Timers are rows: a look costs what is due, never what exists. A claim moves the due time into the
-//! future, so what was woken comes back by itself should its actor die.
+//! Timers are rows: a look costs what is due, never what exists. Whoever takes a row owns it, and its due time
+//! moves into the future, so what was woken comes back by itself should its actor fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,8 @@ use super::shard::Dispatch;
 use super::system::Shards;
 use super::upkeep;
 use crate::failpoints::Point;
-use crate::ids::ClusterId;
 use crate::state::pull_secret::Command;
-use crate::store::StoreError;
+use crate::store::{Claimed, StoreError};
 
 /// History, gauges and key files are looked at so often.
 const HOUSEKEEPING: Duration = Duration::from_secs(15);
@@ -27,8 +26,12 @@ pub struct Scheduler {
     deps: Arc<Deps>,
     shards: Shards,
     looking: bool,
-    /// Woken, but its shard was full.
-    left_over: Vec<ClusterId>,
+    /// Something happened during a look: look once more.
+    again: bool,
+    /// Somebody may have left work behind.
+    orphans: bool,
+    /// Taken, but its shard was full.
+    left_over: Vec<Claimed>,
     kept_house: Option<Instant>,
     anchored: Option<Instant>,
 }
@@ -41,18 +44,20 @@ impl Scheduler {
             deps,
             shards,
             looking: false,
+            again: false,
+            orphans: true,
             left_over: Vec::new(),
             kept_house: None,
             anchored: None,
         }
     }
 
-    fn wake(&mut self, clusters: Vec<ClusterId>) {
+    fn wake(&mut self, taken: Vec<Claimed>) {
         let waiting = std::mem::take(&mut self.left_over);
-        for cluster_id in waiting.into_iter().chain(clusters) {
-            let message = Dispatch::wake(cluster_id.clone());
-            if self.shards.of(&cluster_id).try_send(message).is_err() {
-                self.left_over.push(cluster_id);
+        for claimed in waiting.into_iter().chain(taken) {
+            let message = Dispatch::claimed(claimed.clone());
+            if self.shards.of(&claimed.cluster_id).try_send(message).is_err() {
+                self.left_over.push(claimed);
             }
         }
     }
@@ -86,6 +91,27 @@ impl Handler<PingScheduler> for Scheduler {
     fn handle(&mut self, _message: PingScheduler, _context: &mut Context<Self>) {}
 }
 
+/// Do not wait for the next tick.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct LookNow {
+    /// Somebody may have left work behind.
+    pub orphans: bool,
+}
+
+impl Handler<LookNow> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, message: LookNow, context: &mut Context<Self>) {
+        self.orphans |= message.orphans;
+        if self.looking {
+            self.again = true;
+        } else {
+            context.notify(Look);
+        }
+    }
+}
+
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Look;
@@ -100,21 +126,22 @@ impl Handler<Look> for Scheduler {
         self.looking = true;
         let deps = self.deps.clone();
         let (house, anchor) = (self.house_is_due(), self.anchor_is_due());
-        // What a full shard could not take is offered first; no more is claimed meanwhile.
+        let orphans = house || std::mem::take(&mut self.orphans);
+        // What a full shard could not take is offered first; no more is taken meanwhile.
         let crowded = !self.left_over.is_empty();
         let running = self.deps.activity.begin();
         let work = async move {
             let _running = running;
-            let due = if crowded { Ok(Vec::new()) } else { claim(&deps).await };
+            let taken = if crowded { Ok(Taken::default()) } else { take(&deps, orphans).await };
             if house && let Err(error) = keep_house(&deps).await {
                 tracing::warn!(%error, "housekeeping failed");
             }
             if anchor && let Err(error) = upkeep::anchor_audit(&deps).await {
                 tracing::warn!(%error, "the audit was not anchored");
             }
-            due
+            taken
         };
-        Box::pin(work.into_actor(self).map(move |due, actor, _| {
+        Box::pin(work.into_actor(self).map(move |taken, actor, context| {
             actor.looking = false;
             if house {
                 actor.kept_house = Some(Instant::now());
@@ -122,20 +149,62 @@ impl Handler<Look> for Scheduler {
             if anchor {
                 actor.anchored = Some(Instant::now());
             }
-            match due {
-                Ok(clusters) => actor.wake(clusters),
+            match taken {
+                Ok(taken) => {
+                    actor.orphans |= taken.more_orphans || (orphans && crowded);
+                    actor.wake(taken.claimed);
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "nothing could be claimed");
+                    tracing::warn!(%error, "nothing could be taken");
+                    actor.orphans |= orphans;
                     actor.wake(Vec::new());
                 }
+            }
+            if std::mem::take(&mut actor.again) {
+                context.notify(Look);
             }
         }))
     }
 }
 
-async fn claim(deps: &Deps) -> Result<Vec<ClusterId>, StoreError> {
-    let now = deps.clock.now();
-    deps.store.due(now, deps.tuning.batch, now.plus(deps.tuning.lease)).await
+#[derive(Default)]
+struct Taken {
+    claimed: Vec<Claimed>,
+    more_orphans: bool,
+}
+
+async fn take(deps: &Deps, orphans: bool) -> Result<Taken, StoreError> {
+    // Whoever is not sure to live takes nothing, and is told to look when it is.
+    if !deps.replica.is_live() {
+        return Ok(Taken { claimed: Vec::new(), more_orphans: orphans });
+    }
+    let (id, batch, now) = (deps.replica.id, deps.tuning.batch, deps.clock.now());
+    let until = now.plus(deps.tuning.lease);
+    // Whose turn it is becomes due, and is claimed like everything else.
+    deps.store.call_turns(deps.tuning.max_rotations, now, until).await?;
+    let mut claimed = deps.store.due(now, batch, until, id).await?;
+    let mut more_orphans = false;
+    if orphans {
+        let found = deps.store.orphans(batch, until, id).await?;
+        more_orphans = found.len() >= usize::try_from(batch).unwrap_or(usize::MAX);
+        claimed.extend(found);
+    }
+    claimed.iter().for_each(|claimed| taken_over(deps, claimed));
+    Ok(Taken { claimed, more_orphans })
+}
+
+/// Says so when it was another replica's.
+fn taken_over(deps: &Deps, claimed: &Claimed) {
+    let Some(from) = claimed.from else { return };
+    deps.metrics.takeovers.inc();
+    tracing::info!(
+        event_name = "taken_over",
+        cluster_id = %claimed.cluster_id,
+        %from,
+        to = %deps.replica.id,
+        epoch = claimed.ownership.epoch,
+        "taken over"
+    );
 }
 
 async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
@@ -143,13 +212,16 @@ async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
         tracing::warn!(%error, "the keys could not be read again");
     }
     let now = deps.clock.now();
-    deps.metrics.due_items.set(i64::try_from(deps.store.due_count(now).await?).unwrap_or(i64::MAX));
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    deps.metrics.due_items.set(number(deps.store.due_count(now).await?));
+    deps.metrics.owned_credentials.set(number(deps.store.owned_count(deps.replica.id).await?));
     gauge(&deps.metrics.pull_secrets, &deps.store.state_counts().await?);
     gauge(&deps.metrics.rotations, &deps.store.phase_counts().await?);
     let trouble = deps.store.trouble_counts(now, deps.policy.stuck_after()).await?;
     gauge(&deps.metrics.attention, &trouble.attention);
-    deps.metrics.burnt_accounts.set(i64::try_from(trouble.burnt).unwrap_or(i64::MAX));
-    upkeep::let_pass(deps).await
+    deps.metrics.burnt_accounts.set(number(trouble.burnt));
+    // History passes by the wall clock alone.
+    if deps.replica.time_is_trusted() { upkeep::let_pass(deps).await } else { Ok(()) }
 }
 
 /// A state that nothing is in any more has to go back to zero.
@@ -161,24 +233,30 @@ fn gauge(gauge: &prometheus::IntGaugeVec, counts: &BTreeMap<String, u64>) {
     }
 }
 
-/// Before anything is woken: nobody will answer the calls that were open when the process before ended.
+/// Before anything is woken: takes what the dead have left behind. Nobody will answer the calls that they left
+/// open.
 ///
 /// # Errors
-/// [`StoreError`] when they cannot be listed.
+/// [`StoreError`] when it cannot be listed.
 pub async fn take_over(deps: &Arc<Deps>, shards: &Shards) -> Result<usize, StoreError> {
-    let clusters = deps.store.clusters_with_open_calls().await?;
-    let count = clusters.len();
-    for cluster_id in clusters {
-        let done =
-            shards.execute(&cluster_id, Command::TakeOver, Caller::service("takeover")).await;
-        match done {
-            Ok(_) => {
-                let event_name = "taken_over";
-                tracing::info!(%cluster_id, event_name, "open calls were closed as unknown");
-            }
-            Err(error) => tracing::error!(%cluster_id, %error, "open calls stay open"),
+    let mut count = 0;
+    loop {
+        let until = deps.clock.now().plus(deps.tuning.lease);
+        let orphans = deps.store.orphans(deps.tuning.batch, until, deps.replica.id).await?;
+        if orphans.is_empty() {
+            return Ok(count);
         }
-        let _ = deps.at(Point::TakenOver, None).await;
+        count += orphans.len();
+        for claimed in orphans {
+            taken_over(deps, &claimed);
+            let id = &claimed.cluster_id;
+            let done = shards.execute(id, Command::TakeOver, Caller::service("takeover")).await;
+            if let Err(error) = done {
+                tracing::error!(cluster_id = %id, %error, "open calls stay open");
+            }
+            let _ = deps.at(Point::TakenOver, None).await;
+            // It may have been taken without a call being open.
+            let _ = shards.of(id).try_send(Dispatch::claimed(claimed.clone()));
+        }
     }
-    Ok(count)
 }

@@ -18,12 +18,13 @@ use tokio::sync::oneshot;
 use super::activity::Running;
 use super::audit::Caller;
 use super::calls::Finished;
-use super::credential::{CredentialActor, Execute, Executed, Outcome, Wake};
+use super::credential::{CredentialActor, Execute, Executed, Outcome, Refresh, Wake};
 use super::deps::Deps;
+use super::replica::Flight;
 use super::step::{self, Request, StepError};
 use crate::ids::ClusterId;
 use crate::state::pull_secret::Command;
-use crate::store::IdempotencyAnswer;
+use crate::store::{Claimed, IdempotencyAnswer};
 
 /// The answer to a command.
 pub type Reply = oneshot::Sender<Result<Executed, CommandError>>;
@@ -66,8 +67,9 @@ pub struct Asked {
 #[derive(Debug)]
 enum Work {
     Execute(Asked),
-    Outcome(Finished, Running),
-    Wake,
+    Outcome(Finished, Running, Flight),
+    Wake(Option<Claimed>),
+    Refresh,
 }
 
 impl Dispatch {
@@ -79,14 +81,31 @@ impl Dispatch {
 
     /// The outcome of a call.
     #[must_use]
-    pub const fn outcome(cluster_id: ClusterId, finished: Finished, running: Running) -> Self {
-        Self { cluster_id, work: Work::Outcome(finished, running) }
+    pub const fn outcome(
+        cluster_id: ClusterId,
+        finished: Finished,
+        running: Running,
+        flight: Flight,
+    ) -> Self {
+        Self { cluster_id, work: Work::Outcome(finished, running, flight) }
+    }
+
+    /// A look at what this replica has taken.
+    #[must_use]
+    pub fn claimed(claimed: Claimed) -> Self {
+        Self { cluster_id: claimed.cluster_id.clone(), work: Work::Wake(Some(claimed)) }
+    }
+
+    /// Another replica has changed it: whoever watches here wants to know.
+    #[must_use]
+    pub const fn refresh(cluster_id: ClusterId) -> Self {
+        Self { cluster_id, work: Work::Refresh }
     }
 
     /// A look at what is due.
     #[must_use]
     pub const fn wake(cluster_id: ClusterId) -> Self {
-        Self { cluster_id, work: Work::Wake }
+        Self { cluster_id, work: Work::Wake(None) }
     }
 }
 
@@ -275,13 +294,18 @@ impl Handler<Dispatch> for Shard {
         match work {
             Work::Execute(asked) => self.execute(&cluster_id, asked, context),
             // An outcome is a fact and always fits: there is one per announced call.
-            Work::Outcome(finished, running) => {
-                self.actor(&cluster_id, context).do_send(Outcome(finished, running));
+            Work::Outcome(finished, running, flight) => {
+                self.actor(&cluster_id, context).do_send(Outcome(finished, running, flight));
             }
-            Work::Wake => {
+            Work::Wake(claimed) => {
                 // A full mailbox is awake.
                 if !self.is_paused(&cluster_id) && !self.deps.activity.is_stopping() {
-                    let _ = self.offer(&cluster_id, Wake, context);
+                    let _ = self.offer(&cluster_id, Wake(claimed), context);
+                }
+            }
+            Work::Refresh => {
+                if let Some(entry) = self.actors.get(&cluster_id) {
+                    let _ = entry.address.try_send(Refresh);
                 }
             }
         }
@@ -293,6 +317,21 @@ impl Handler<Idle> for Shard {
 
     fn handle(&mut self, message: Idle, _context: &mut Context<Self>) {
         self.forget(&message.cluster_id, message.incarnation);
+    }
+}
+
+/// Let go of all actors: what they remember may be old.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct DropActors;
+
+impl Handler<DropActors> for Shard {
+    type Result = ();
+
+    fn handle(&mut self, _message: DropActors, _context: &mut Context<Self>) {
+        let count = i64::try_from(self.actors.len()).unwrap_or(i64::MAX);
+        self.actors.clear();
+        self.deps.metrics.actors.sub(count);
     }
 }
 

@@ -13,15 +13,18 @@ use super::audit::{self, Caller};
 use super::count;
 use super::deps::Deps;
 use super::log::{self, Cause};
+use super::replica::Flight;
 use crate::crypto::{Aad, SealError, secret};
 use crate::failpoints::Point;
-use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId};
+use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, ReplicaId};
 use crate::registries::lane::{NotNow, NotNowKind, Permit};
 use crate::state::pull_secret::{
-    Account, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection, apply, decide,
-    due_at, effects,
+    Account, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection, RotationReason,
+    apply, decide, due_at, effects,
 };
-use crate::store::{Commit, IdempotencyAnswer, SealedSecret, StoreError, gone_how};
+use crate::store::{
+    Commit, IdempotencyAnswer, OwnedBy, SealedSecret, StoreError, Turn, TurnRank, gone_how,
+};
 use crate::time::Timestamp;
 
 /// A lost race reloads and decides again, at most so often.
@@ -38,6 +41,8 @@ pub struct Working {
     pub version: u64,
     /// The generation counter.
     pub last_generation: Generation,
+    /// Who may run its effects.
+    pub ownership: OwnedBy,
 }
 
 /// A call that was announced and may be made now.
@@ -64,8 +69,8 @@ pub struct Step {
     pub working: Working,
     /// What happened; empty when the command was already fulfilled.
     pub events: Vec<Event>,
-    /// The calls to make.
-    pub calls: Vec<AnnouncedCall>,
+    /// The calls to make. Each flight ends when the call's outcome is stored, or will never be.
+    pub calls: Vec<(AnnouncedCall, Flight)>,
     /// Registries whose lane is full for the moment: wait for a place, then step again.
     pub crowded: Vec<RegistryId>,
     /// What the step was made for.
@@ -120,19 +125,68 @@ pub async fn step(
     let known = working.as_ref().and_then(|working| working.record.as_ref());
     let span = log::span(cluster_id, &Cause::of(request.caller, known));
     let mut races = 0;
+    // Lost once, a turn is waited for: whoever calls knows better.
+    let mut may_begin = true;
     let work = async {
         loop {
+            let kept = working.is_some();
             let current = match working.take() {
                 Some(current) => current,
                 None => load(deps, cluster_id).await?,
             };
-            match attempt(deps, cluster_id, current, &mut request).await {
+            let done = match close_calls_of_others(deps, cluster_id, current).await {
+                Ok(current) => {
+                    attempt(deps, cluster_id, current, &mut request, kept, may_begin).await
+                }
+                Err(error) => Err(error),
+            };
+            match done {
+                Err(StepError::Store(StoreError::NoTurn)) if may_begin => may_begin = false,
                 Err(StepError::Store(StoreError::Conflict)) if races < MAX_RACES => races += 1,
                 other => return other,
             }
         }
     };
     work.instrument(span).await
+}
+
+/// The owner, or whoever is about to become it, begins here: an open call that this process knows nothing of will
+/// never be answered. Its end is committed alone, so that the audit says who closed it.
+async fn close_calls_of_others(
+    deps: &Arc<Deps>,
+    cluster_id: &ClusterId,
+    current: Working,
+) -> Result<Working, StepError> {
+    let found = current
+        .record
+        .as_ref()
+        .is_some_and(|record| deps.replica.finds_open_calls_of_others(record));
+    if !found || !deps.replica.may_work_on(current.ownership) {
+        return Ok(current);
+    }
+    let caller = Caller::service("takeover");
+    let mut request = Request {
+        command: &Command::TakeOver,
+        secret: None,
+        caller: &caller,
+        permits: Vec::new(),
+        answer: None,
+    };
+    // To close calls begins nothing: whoever may begin is told by the step that follows.
+    let mut plan = Plan::new(deps, current, false);
+    plan.decide(request.command)?;
+    if plan.events.is_empty() {
+        return Ok(plan.before);
+    }
+    plan.turn = plan.waits();
+    let secrets = plan.secrets(request.secret.take()).await?;
+    Ok(plan.commit(cluster_id, secrets, &request).await?.working)
+}
+
+/// Whether another replica has written since: what was decided without a commit has to be decided again.
+async fn is_stale(deps: &Deps, cluster_id: &ClusterId, seen: &Working) -> Result<bool, StoreError> {
+    let stored = deps.store.version_of(cluster_id).await?.map(|(version, _)| version);
+    Ok(stored != seen.record.as_ref().map(|_| seen.version))
 }
 
 /// Reads what an actor works on.
@@ -145,6 +199,7 @@ pub async fn load(deps: &Deps, cluster_id: &ClusterId) -> Result<Working, StoreE
         record: loaded.record,
         version: loaded.version,
         last_generation: loaded.last_generation,
+        ownership: loaded.ownership,
     })
 }
 
@@ -153,18 +208,44 @@ async fn attempt(
     cluster_id: &ClusterId,
     current: Working,
     request: &mut Request<'_>,
+    kept: bool,
+    may_begin: bool,
 ) -> Result<Step, StepError> {
-    let mut plan = Plan::new(deps, current);
-    plan.decide(request.command).inspect_err(|rejection| {
+    let mut plan = Plan::new(deps, current, may_begin);
+    let mut decided = plan.decide(request.command);
+    if decided.is_ok() {
+        if let Some((rank, max)) = plan.begins() {
+            if deps.store.has_turn(cluster_id, rank, max, plan.now).await? {
+                plan.turn = Some(Turn::Take { rank, max });
+            } else {
+                plan = Plan::new(deps, plan.before, false);
+                decided = plan.decide(request.command);
+            }
+        }
+        // What follows from announcing must not begin one.
+        plan.may_begin = false;
+        if plan.turn.is_none() {
+            plan.turn = plan.waits();
+        }
+        plan.announce(&mut request.permits);
+    }
+    // A commit is guarded by its version; a word without a commit is not.
+    if kept && plan.events.is_empty() && is_stale(deps, cluster_id, &plan.before).await? {
+        return Err(StoreError::Conflict.into());
+    }
+    if let Err(rejection) = decided {
         let record = plan.before.record.as_ref();
-        log::refused(cluster_id, record, request.command, rejection, request.caller);
-    })?;
-    plan.announce(&mut request.permits);
+        log::refused(cluster_id, record, request.command, &rejection, request.caller);
+        return Err(rejection.into());
+    }
     if plan.events.is_empty() {
         if let Some(answer) = &request.answer {
             deps.store.answer_idempotent(answer).await?;
         }
-        let Plan { before, crowded, .. } = plan;
+        let Plan { before, crowded, turn, now, .. } = plan;
+        if let Some(Turn::Wait { rank }) = turn {
+            deps.store.wait_for_turn(cluster_id, rank, now).await?;
+        }
         let cause = Cause::of(request.caller, before.record.as_ref());
         return Ok(Step { working: before, events: Vec::new(), calls: Vec::new(), crowded, cause });
     }
@@ -180,12 +261,14 @@ struct Plan<'a> {
     before: Working,
     after: Option<PullSecret>,
     events: Vec<Event>,
-    announced: Vec<(AccountId, Call, CallToken, Permit)>,
+    announced: Vec<(AccountId, Call, CallToken, Permit, Flight)>,
     crowded: Vec<RegistryId>,
+    may_begin: bool,
+    turn: Option<Turn>,
 }
 
 impl<'a> Plan<'a> {
-    fn new(deps: &'a Arc<Deps>, before: Working) -> Self {
+    fn new(deps: &'a Arc<Deps>, before: Working, may_begin: bool) -> Self {
         Self {
             deps,
             now: deps.clock.now(),
@@ -195,7 +278,23 @@ impl<'a> Plan<'a> {
             events: Vec::new(),
             announced: Vec::new(),
             crowded: Vec::new(),
+            may_begin,
+            turn: None,
         }
+    }
+
+    /// A rotation that needs a turn and begins in this step: its rank, and the limit of the fleet.
+    fn begins(&self) -> Option<(TurnRank, u32)> {
+        let rotation = self.after.as_ref()?.rotation()?;
+        let began = |event: &Event| matches!(event, Event::GenerationStarted { generation, .. } if *generation == rotation.to);
+        let waits_for_nobody = rotation.reason == RotationReason::Compromise;
+        let begins = !waits_for_nobody && self.events.iter().any(began);
+        begins.then(|| (TurnRank::of(rotation.reason), self.deps.tuning.max_rotations))
+    }
+
+    fn waits(&self) -> Option<Turn> {
+        let record = self.after.as_ref().filter(|record| record.waits_for_turn())?;
+        record.rotation().map(|rotation| Turn::Wait { rank: TurnRank::of(rotation.reason) })
     }
 
     fn decide(&mut self, command: &Command) -> Result<(), Rejection> {
@@ -204,7 +303,8 @@ impl<'a> Plan<'a> {
             policy: &self.deps.policy,
             entropy: Entropy::from_seed(rand::random()),
             last_generation: self.before.last_generation,
-            may_start: true,
+            may_start: self.may_begin,
+            time_is_trusted: self.deps.replica.time_is_trusted(),
         };
         for event in decide(self.after.as_ref(), command, &context)? {
             self.after = apply(self.after.take(), &event);
@@ -216,7 +316,9 @@ impl<'a> Plan<'a> {
     /// Announces what is due and has a place in its lane; puts off what its registry cannot take.
     fn announce(&mut self, waited_for: &mut Vec<(RegistryId, Permit)>) {
         let Some(record) = &self.after else { return };
-        if self.deps.activity.is_stopping() {
+        // The calls of what another replica owns are that one's.
+        let replica = &self.deps.replica;
+        if self.deps.activity.is_stopping() || !replica.may_work_on(self.before.ownership) {
             return;
         }
         let due: Vec<Effect> =
@@ -272,9 +374,11 @@ impl<'a> Plan<'a> {
     fn announce_one(&mut self, effect: &Effect, permit: Permit) {
         let token = CallToken(Entropy::from_seed(rand::random()).uuid(self.now));
         let command = Command::Announce { account_id: effect.account_id, call: effect.call, token };
+        // Before anybody can see the announcement without it.
+        let flight = self.deps.replica.begin_flight(token);
         // The effect was just derived from this very state, so it is wanted.
         if self.decide(&command).is_ok() {
-            self.announced.push((effect.account_id, effect.call, token, permit));
+            self.announced.push((effect.account_id, effect.call, token, permit, flight));
         }
     }
 
@@ -299,7 +403,7 @@ impl<'a> Plan<'a> {
                 secrets.push((account_id, self.seal(account_id, secret)?));
             }
         }
-        for (account_id, call, _, _) in &self.announced {
+        for (account_id, call, ..) in &self.announced {
             if *call != Call::Create || !self.chooses_secret(*account_id) {
                 continue;
             }
@@ -324,27 +428,46 @@ impl<'a> Plan<'a> {
         Ok(SealedSecret { key_id: sealed.key_id().to_owned(), bytes: sealed.into_bytes() })
     }
 
+    /// Whoever has work keeps it, and gives it back in the commit after which there is nothing to do for a
+    /// while; then whoever finds it due takes it.
+    fn owner(&self, due_at: Option<Timestamp>) -> Option<ReplicaId> {
+        let (replica, before) = (&self.deps.replica, self.before.ownership.owner);
+        if replica.other_owner(self.before.ownership).is_some() {
+            return before;
+        }
+        let open = |record: &PullSecret| record.accounts.iter().any(|it| it.call.is_some());
+        let busy = self.after.as_ref().is_some_and(open) || !self.crowded.is_empty();
+        let soon = due_at.is_some_and(|due| due <= self.now.plus(self.deps.tuning.lease));
+        let keeps = before.is_some() && soon && !self.deps.activity.is_stopping();
+        if busy || keeps { Some(replica.id) } else { None }
+    }
+
     async fn commit(
         self,
         cluster_id: &ClusterId,
         secrets: Vec<(AccountId, SealedSecret)>,
         request: &Request<'_>,
     ) -> Result<Step, StepError> {
-        let Self { deps, now, started, before, after, events, announced, crowded } = self;
+        let due_at = self.after.as_ref().and_then(|record| due_at(record, &self.deps.policy));
+        let owner = self.owner(due_at);
+        let Self { deps, now, started, before, after, events, announced, crowded, turn, .. } = self;
         let commit = Commit {
             cluster_id,
             expected_version: before.version,
             before: before.record.as_ref(),
             after: after.as_ref(),
             gone_how: gone_how(&events),
-            due_at: after.as_ref().and_then(|record| due_at(record, &deps.policy)),
+            ownership: before.ownership,
+            owner,
+            due_at,
             secrets,
             audit: audit::rows(cluster_id, &before, after.as_ref(), &events, request.caller, now),
             at: now,
             outbox: Vec::new(),
             idempotency: request.answer.clone(),
+            turn,
         };
-        let calls = || announced.iter().map(|(_, call, _, _)| *call);
+        let calls = || announced.iter().map(|(_, call, ..)| *call);
         let points = [Point::BeforeCommit, Point::BeforeOutcomeCommit];
         deps.at_commit(points, calls(), request.command).await?;
         let version = deps.store.commit(commit).await?;
@@ -356,10 +479,12 @@ impl<'a> Plan<'a> {
         let cause = Cause::of(request.caller, after.as_ref());
         let calls = announced
             .into_iter()
-            .filter_map(|(account_id, call, token, permit)| {
+            .filter_map(|(account_id, call, token, permit, flight)| {
                 let account = after.as_ref()?.account(account_id)?.clone();
                 let cause = cause.clone();
-                Some(AnnouncedCall { account, call, token, announced_at: started, permit, cause })
+                let announced_at = started;
+                let call = AnnouncedCall { account, call, token, announced_at, permit, cause };
+                Some((call, flight))
             })
             .collect();
         let last_generation = after
@@ -367,7 +492,9 @@ impl<'a> Plan<'a> {
             .map_or(before.last_generation, |record| record.last_generation)
             .max(before.last_generation);
         let record = after.map(PullSecret::compact);
-        let working = Working { record, version, last_generation };
+        let passed = before.ownership.passed_to(owner);
+        let ownership = if record.is_some() { passed } else { OwnedBy::default() };
+        let working = Working { record, version, last_generation, ownership };
         Ok(Step { working, events, calls, crowded, cause })
     }
 }

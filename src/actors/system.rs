@@ -1,6 +1,6 @@
 //! Starts shards and scheduler on threads of their own, watches them, and is what HTTP talks to.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -12,11 +12,13 @@ use super::audit::Caller;
 use super::breakers;
 use super::credential::{Executed, Snapshot};
 use super::deps::Deps;
+use super::hints;
+use super::liveness::{self, Liveness};
 use super::scheduler::{self, PingScheduler, Scheduler};
-use super::shard::{Asked, CommandError, Dispatch, Ping, Shard};
+use super::shard::{Asked, CommandError, Dispatch, DropActors, Ping, Shard};
 use crate::ids::ClusterId;
 use crate::state::pull_secret::{Command, cluster_hash};
-use crate::store::{IdempotencyAnswer, StoreError};
+use crate::store::{Hint, IdempotencyAnswer, StoreError};
 
 /// Shards and scheduler are asked so often whether they live.
 const WATCH: Duration = Duration::from_secs(5);
@@ -95,6 +97,19 @@ impl Shards {
         }
     }
 
+    /// Another replica has changed a credential.
+    pub fn refresh(&self, cluster_id: ClusterId) {
+        // A full mailbox will look by itself.
+        let _ = self.of(&cluster_id).try_send(Dispatch::refresh(cluster_id));
+    }
+
+    /// Lets go of all actors.
+    pub fn drop_actors(&self) {
+        for shard in self.shards.iter() {
+            shard.do_send(DropActors);
+        }
+    }
+
     /// How many credentials have an actor now. A shard that does not answer counts as empty.
     pub async fn actors(&self) -> usize {
         let mut count = 0;
@@ -124,11 +139,14 @@ pub struct System {
     /// Where commands go.
     pub shards: Shards,
     scheduler: Addr<Scheduler>,
+    liveness: Weak<()>,
+    beside: Beside,
     arbiters: Vec<Arbiter>,
 }
 
 impl System {
-    /// Starts the shards, closes what the process before left open, then starts the scheduler.
+    /// Joins the other replicas, starts the shards, takes what the dead have left behind, then starts the
+    /// scheduler.
     ///
     /// # Errors
     /// [`StoreError`] when the database does not answer.
@@ -137,6 +155,7 @@ impl System {
             (0..deps.tuning.shards.max(1)).map(|_| Arbiter::new()).collect();
         let handles: Vec<_> = arbiters.iter().map(Arbiter::handle).collect();
         let shards = Shards::start(&deps, &handles);
+        liveness::join(&deps).await?;
         let closed = scheduler::take_over(&deps, &shards).await?;
         if closed > 0 {
             tracing::info!(closed, "took over what the process before left open");
@@ -147,8 +166,17 @@ impl System {
             let (deps, shards) = (deps.clone(), shards.clone());
             Scheduler::start_in_arbiter(&own.handle(), |_| Scheduler::new(deps, shards))
         };
-        let arbiters = arbiters.into_iter().chain([own]).collect();
-        Ok(Self { deps, shards, scheduler, arbiters })
+        let alive = Liveness::new(deps.clone(), shards.clone(), scheduler.clone());
+        let liveness = alive.alive();
+        // On a thread where nothing else can hold it up.
+        let thread = Arbiter::new();
+        let hears = hints::hear(deps.clone(), shards.clone(), scheduler.clone());
+        let beside = Beside::start(&thread, async move {
+            tokio::join!(alive.run(), hears);
+        });
+        liveness::tell(&deps, &Hint::Members).await;
+        let arbiters = arbiters.into_iter().chain([own, thread]).collect();
+        Ok(Self { deps, shards, scheduler, liveness, beside, arbiters })
     }
 
     /// Ends when a shard or the scheduler cannot go on. The process is to be started again then, which is
@@ -164,14 +192,23 @@ impl System {
                 Ok(Err(_)) => return "the scheduler is dead",
                 Err(_) => return "the scheduler hangs",
             }
+            if self.liveness.upgrade().is_none() {
+                return "nobody says any more that this replica lives";
+            }
         }
     }
 
-    /// Begins nothing new, waits for what is under way, and stops the threads. What did not end in this
-    /// time is closed as unknown at the next start.
-    pub async fn stop(self, time: Duration) {
+    /// Hands everything over. Begins nothing new, gives back at once what has no call under way, waits for the
+    /// calls, leaves, and stops the threads. What did not end in this time is closed as unknown by whoever takes
+    /// it over; then the answer is false.
+    pub async fn stop(self, time: Duration) -> bool {
         self.deps.activity.stop();
-        self.deps.activity.ended(time).await;
+        hand_over(&self.deps, time, Leaving::Soon).await;
+        let ended = self.deps.activity.ended(time).await;
+        self.deps.replica.has_left();
+        // Whoever leaves must not join again.
+        self.beside.stop().await;
+        hand_over(&self.deps, time, Leaving::Now).await;
         let (tell, told) = oneshot::channel();
         // Joining blocks; a thread that does not end must not hold up whoever waits with a limit.
         std::thread::spawn(move || {
@@ -182,6 +219,59 @@ impl System {
             let _ = tell.send(());
         });
         let _ = told.await;
+        ended
+    }
+}
+
+/// Work that runs for the life of the process and is ended on its own thread: a database connection that is
+/// dropped after its thread's runtime would panic.
+struct Beside {
+    stop: oneshot::Sender<()>,
+    stopped: oneshot::Receiver<()>,
+}
+
+impl Beside {
+    fn start(thread: &Arbiter, work: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (stop, told) = oneshot::channel();
+        let (tell, stopped) = oneshot::channel();
+        thread.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                _ = told => {}
+            }
+            let _ = tell.send(());
+        });
+        Self { stop, stopped }
+    }
+
+    async fn stop(self) {
+        drop(self.stop);
+        let _ = self.stopped.await;
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    Soon,
+    Now,
+}
+
+/// Where the database does not answer, others take over after a lease.
+async fn hand_over(deps: &Deps, time: Duration, leaving: Leaving) {
+    let (id, now) = (deps.replica.id, deps.clock.now());
+    let work = async {
+        let done = match leaving {
+            Leaving::Soon => deps.store.release(id, now).await,
+            Leaving::Now => deps.store.leave(id, now).await,
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, "work was not handed over: others take it after a lease");
+        }
+        liveness::tell(deps, &Hint::Members).await;
+    };
+    let time = time.clamp(Duration::from_millis(100), Duration::from_secs(2));
+    if tokio::time::timeout(time, work).await.is_err() {
+        tracing::warn!("work was not handed over in time: others take it after a lease");
     }
 }
 

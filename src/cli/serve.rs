@@ -12,6 +12,7 @@ use crate::actors::deps::Deps;
 use crate::actors::measured::Measured;
 use crate::actors::reads::{self, ReadLog};
 use crate::actors::registries;
+use crate::actors::replica::{Replica, Standing};
 use crate::actors::system::System;
 use crate::config::{AuthMode, Config, FAILPOINTS_VARIABLE};
 use crate::crypto::{AuditKey, SharedKeyring};
@@ -20,6 +21,7 @@ use crate::http::auth::{Authenticator, StaticTokens};
 use crate::http::edge::{Edge, Lifecycle};
 use crate::http::handlers::{Backend, Repeats, Work, handlers};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
+use crate::http::limits::Limits;
 use crate::http::server;
 use crate::registries::lane::BreakerState;
 use crate::store::{AuditSeal, PgStore, SqliteStore, Store};
@@ -42,6 +44,7 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
         metrics: metrics.clone(),
         clock: clock.clone(),
         authenticator: authenticator(&config)?,
+        limits: Limits::new(&config.limits),
         lifecycle: lifecycle.clone(),
         readiness: readiness(&backend),
         request_wait: config.server.request_wait,
@@ -127,8 +130,7 @@ async fn deps(
     let needed: Vec<String> = store.key_census().await?.into_keys().collect();
     keyring.get().check_needed(&needed)?;
     let registries = registries::registries(config)?;
-    // Last: a start that fails before keeps nobody waiting.
-    store.hold_alone().await?;
+    let tuning = registries::tuning(config);
     Ok(Deps {
         store: Arc::new(Measured::new(store, metrics.clone())),
         keyring: Arc::new(keyring),
@@ -137,7 +139,8 @@ async fn deps(
         registries,
         metrics: Arc::new(metrics),
         installation: config.installation.id.clone(),
-        tuning: registries::tuning(config),
+        replica: Replica::new(tuning.lease, tuning.trust_after),
+        tuning,
         activity: crate::actors::activity::Activity::default(),
         failpoints: failpoints()?,
     })
@@ -192,6 +195,9 @@ struct Database(Backend);
 impl Check for Database {
     async fn check(&self) -> Result<(), String> {
         let work = self.0.get().map_err(|error| error.to_string())?;
+        if work.deps.replica.standing() == Standing::Lost {
+            return Err("this replica could not say for too long that it lives".to_owned());
+        }
         work.deps.store.ping().await.map_err(|error| error.to_string())
     }
 }
@@ -242,6 +248,7 @@ async fn open_store(
     let (url, connections) = (url.expose_secret(), config.db.max_connections);
     if url.starts_with("postgres") {
         let store = PgStore::open(url, connections).await?;
+        store.check_server().await?;
         return Ok(match seal {
             Some(seal) => Arc::new(store.with_audit_seal(seal)),
             None => Arc::new(store),

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_web::dev::ServerHandle;
 use anyhow::{Context, bail};
@@ -16,6 +16,9 @@ use crate::actors::system::System;
 use crate::actors::upkeep;
 use crate::http::edge::Lifecycle;
 use crate::http::handlers::Backend;
+
+/// Saying goodbye to the other replicas takes less than this.
+const HAND_OVER: Duration = Duration::from_secs(1);
 
 /// The signals that end the process.
 pub(super) struct Signals {
@@ -66,7 +69,7 @@ impl Shutdown {
         let stage = Cell::new("leaving");
         tokio::select! {
             done = tokio::time::timeout(limit, self.in_order(&stage)) => {
-                if done.is_err() {
+                if done != Ok(true) {
                     tracing::warn!(stage = stage.get(), ?limit, "shutdown took too long: forced");
                     bail!("the shutdown took longer than {limit:?} and was forced");
                 }
@@ -80,7 +83,9 @@ impl Shutdown {
         Ok(())
     }
 
-    async fn in_order(self, stage: &Cell<&'static str>) {
+    /// False when calls were left behind.
+    async fn in_order(self, stage: &Cell<&'static str>) -> bool {
+        let begun = Instant::now();
         tracing::info!(delay = ?self.delay, limit = ?self.limit, "shutdown initiated");
         self.lifecycle.begin_leaving();
         tokio::time::sleep(self.delay).await;
@@ -94,7 +99,9 @@ impl Shutdown {
         stage.set("reads");
         self.flush_reads().await;
         stage.set("calls");
-        self.system.stop(self.limit).await;
+        // What they leave of the time is for handing over.
+        let left = self.limit.saturating_sub(begun.elapsed());
+        let ended = self.system.stop(left.saturating_sub(left.min(HAND_OVER * 2) / 2)).await;
         tracing::info!("drain ended");
 
         stage.set("closing");
@@ -102,7 +109,10 @@ impl Shutdown {
             tracing::warn!(%error, "the audit was not anchored");
         }
         self.pages.stop(false).await;
-        self.deps.store.close().await;
+        if ended {
+            self.deps.store.close().await;
+        }
+        ended
     }
 
     async fn flush_reads(&self) {

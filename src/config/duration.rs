@@ -22,7 +22,8 @@ pub(super) fn parse(text: &str) -> Result<Duration, ParseDurationError> {
 }
 
 /// Writes a duration exactly, in days from three days on.
-pub(super) fn format(duration: Duration) -> String {
+#[must_use]
+pub fn format(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let days = if seconds >= 3 * 86_400 { seconds / 86_400 } else { 0 };
     let rest = seconds - days * 86_400;

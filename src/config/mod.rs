@@ -4,6 +4,7 @@
 //! database, calls a registry or listens. See `docs/configuration.md` for the reference page, which
 //! is made from the table in `keys`.
 
+mod clusters;
 mod dev;
 mod duration;
 mod error;
@@ -26,7 +27,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use clusters::{ClusterEntry, Clusters, ClustersError, ClustersFile, ClustersProblem};
 pub use dev::{PrepareError, Prepared, prepare_dev};
+pub use duration::format as format_duration;
 pub use error::{ConfigError, Problem, Problems};
 pub use files::ReadSecretError;
 pub use keys::{FlagSpec, flags};

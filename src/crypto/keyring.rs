@@ -3,10 +3,11 @@
 //! A key is used for at most 2^32 values (NIST SP 800-38D, random 96-bit nonces): at a million
 //! seals a day that is more than ten years, but it is why keys are numbered and exchanged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aes_gcm::{Aes256Gcm, KeyInit};
 use base64::Engine;
@@ -135,15 +136,18 @@ pub struct KeyFile {
     pub path: PathBuf,
 }
 
+#[derive(Clone)]
 struct DataKey {
-    // On the heap so that moving the ring leaves no copies of the schedule behind.
-    cipher: Box<Aes256Gcm>,
+    // On the heap, once, so that neither moving nor sharing the ring leaves copies of the schedule behind.
+    cipher: Arc<Aes256Gcm>,
 }
 
 /// Keys by id, one of them the primary. Immutable; see [`super::SharedKeyring`] for reloading.
 pub struct Keyring {
     dir: PathBuf,
     primary: String,
+    /// The primary, or an older key for as long as another replica lacks that; nothing where none is common.
+    sealing: Option<String>,
     keys: BTreeMap<String, DataKey>,
 }
 
@@ -166,7 +170,7 @@ impl Keyring {
             }
             let cipher = Aes256Gcm::new_from_slice(&bytes)
                 .map_err(|_| KeyringError::Length { path, bytes: bytes.len() })?;
-            keys.insert(id.clone(), DataKey { cipher: Box::new(cipher) });
+            keys.insert(id.clone(), DataKey { cipher: Arc::new(cipher) });
             seen.push((bytes, id));
         }
         let (id, named_by) = match primary {
@@ -178,13 +182,34 @@ impl Keyring {
             let path = dir.join(format!("{id}{KEY_SUFFIX}"));
             return Err(KeyringError::PrimaryMissing { path, id, named_by, known });
         }
-        Ok(Self { dir: dir.to_owned(), primary: id, keys })
+        Ok(Self { dir: dir.to_owned(), sealing: Some(id.clone()), primary: id, keys })
     }
 
-    /// The id of the key that seals.
+    /// The id of the key that is meant to seal.
     #[must_use]
     pub fn primary(&self) -> &str {
         &self.primary
+    }
+
+    /// The id of the key that seals: the primary as soon as every replica holds it.
+    #[must_use]
+    pub fn sealing(&self) -> Option<&str> {
+        self.sealing.as_deref()
+    }
+
+    /// The same keys. Where others hold only these ids, the key that seals is one of them: the primary, else
+    /// the one so far, else the last by name.
+    #[must_use]
+    pub fn sealing_for(&self, common: Option<&BTreeSet<String>>, so_far: Option<&str>) -> Self {
+        let usable = |id: &&str| self.holds(id) && common.is_none_or(|common| common.contains(*id));
+        let last = || self.keys.keys().rev().map(String::as_str).find(usable);
+        let first = [Some(self.primary.as_str()), so_far].into_iter().flatten().find(usable);
+        Self {
+            dir: self.dir.clone(),
+            primary: self.primary.clone(),
+            sealing: first.or_else(last).map(ToOwned::to_owned),
+            keys: self.keys.clone(),
+        }
     }
 
     /// The ids of all keys, sorted.
@@ -199,12 +224,13 @@ impl Keyring {
         self.keys.contains_key(key_id)
     }
 
-    /// Seals bytes with the primary key.
+    /// Seals bytes with the key that seals.
     ///
     /// # Errors
-    /// When the system has no randomness.
+    /// When the replicas have no key in common, or the system has no randomness.
     pub fn seal(&self, aad: &Aad, plain: &[u8]) -> Result<Sealed, SealError> {
-        self.seal_with(&self.primary, aad, plain)
+        let sealing = self.sealing.as_deref().ok_or(SealError::NoCommonKey)?;
+        self.seal_with(sealing, aad, plain)
     }
 
     /// Seals bytes with a named key: a new primary is written with only when every replica has it.

@@ -210,3 +210,31 @@ proptest! {
         let _ = Sealed::try_from(bytes);
     }
 }
+
+#[test]
+fn a_key_seals_only_when_every_replica_holds_it() {
+    let dir = dir_with(&["a", "b", "c"]);
+    let ring = SharedKeyring::load(dir.path(), Some("c")).unwrap();
+    let common = |ids: &[&str]| Some(ids.iter().map(ToString::to_string).collect());
+    let sealed_with = |ring: &SharedKeyring| {
+        ring.get().seal(&aad(1), b"x").map(|sealed| sealed.key_id().to_owned()).ok()
+    };
+    assert_eq!(sealed_with(&ring).as_deref(), Some("c"), "there is no other replica");
+    for (others, key) in [
+        (common(&["a", "b"]), Some("b")),
+        (common(&["a"]), Some("a")),
+        (common(&["a", "b"]), Some("a")),
+        (common(&["a", "b", "c", "d"]), Some("c")),
+        (common(&["d"]), None),
+        (None, Some("c")),
+    ] {
+        ring.agree(others.clone());
+        assert_eq!(sealed_with(&ring).as_deref(), key, "{others:?}");
+        assert_eq!(ring.get().primary(), "c");
+    }
+    // Reading the files again forgets nothing of it.
+    ring.agree(common(&["a"]));
+    generate_key(dir.path(), "d", false).unwrap();
+    assert!(ring.reload().unwrap());
+    assert_eq!(sealed_with(&ring).as_deref(), Some("a"));
+}

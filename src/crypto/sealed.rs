@@ -56,6 +56,9 @@ impl TryFrom<Vec<u8>> for Sealed {
 /// A value could not be sealed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
+    /// Replicas hold different keys, and none in common.
+    #[error("no key is held by every replica; give all of them the same keys")]
+    NoCommonKey,
     /// The named key is not in the ring.
     #[error("key {0} is not in the keyring; put its file into the keys directory")]
     UnknownKey(String),

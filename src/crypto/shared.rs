@@ -3,6 +3,7 @@
 //! Whoever seals or opens takes one snapshot and keeps it for the operation, so a reload never
 //! changes the keys in the middle of one.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ type Stamp = (PathBuf, Option<(u64, u64, i64, i64, i64, i64, u64)>);
 struct Current {
     ring: Arc<Keyring>,
     stamps: Vec<Stamp>,
+    /// The keys that every other replica holds; nothing where there is no other.
+    common: Option<BTreeSet<String>>,
 }
 
 /// A keyring that can be read again while others use it.
@@ -39,7 +42,7 @@ impl SharedKeyring {
         Ok(Self {
             dir: dir.to_owned(),
             primary: primary.map(ToOwned::to_owned),
-            current: RwLock::new(Current { ring, stamps }),
+            current: RwLock::new(Current { ring, stamps, common: None }),
         })
     }
 
@@ -59,9 +62,22 @@ impl SharedKeyring {
         if self.current.read().unwrap_or_else(PoisonError::into_inner).stamps == stamps {
             return Ok(false);
         }
-        let ring = Arc::new(Keyring::load(&self.dir, self.primary.as_deref())?);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Current { ring, stamps };
+        let ring = Keyring::load(&self.dir, self.primary.as_deref())?;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let ring = ring.sealing_for(current.common.as_ref(), current.ring.sealing());
+        *current = Current { ring: Arc::new(ring), stamps, common: current.common.take() };
         Ok(true)
+    }
+
+    /// From now on seals with a key that all of these hold, too: those of every other replica.
+    pub fn agree(&self, common: Option<BTreeSet<String>>) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.common == common {
+            return;
+        }
+        let ring = current.ring.sealing_for(common.as_ref(), current.ring.sealing());
+        current.ring = Arc::new(ring);
+        current.common = common;
     }
 }
 

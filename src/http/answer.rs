@@ -95,7 +95,12 @@ pub fn as_replayed(mut response: HttpResponse) -> HttpResponse {
 
 /// Whole seconds, rounded up: a client that comes back then is never too early.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).max(1)
+    seconds_up(duration).max(1)
+}
+
+/// Whole seconds, rounded up, where "none" is an answer, too.
+pub(super) fn seconds_up(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
 fn set(response: &mut HttpResponse<BoxBody>, name: header::HeaderName, value: &str) {

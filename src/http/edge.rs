@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::auth::Authenticator;
 use super::health::Readiness;
+use super::limits::Limits;
 use crate::telemetry::Metrics;
 use crate::time::Clock;
 
@@ -21,6 +22,8 @@ pub struct Edge {
     pub clock: Arc<dyn Clock>,
     /// Says who is calling.
     pub authenticator: Arc<dyn Authenticator>,
+    /// How much each caller may ask for.
+    pub limits: Limits,
     /// Whether requests are taken.
     pub lifecycle: Lifecycle,
     /// What `/readyz` looks at.

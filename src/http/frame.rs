@@ -19,6 +19,7 @@ use tracing::field::{Empty, display};
 
 use super::context::{REQUEST_ID, RequestContext, TRACE_ID};
 use super::edge::{Edge, Stage};
+use super::limits::{self, Allowance};
 use super::problem::{ApiError, render};
 use super::routes::{Access, Selection, cluster_in};
 
@@ -78,6 +79,9 @@ impl Frame {
         let (request, mut response) = response.into_parts();
         if let Some(error) = response.error() {
             response = self.problem(&ApiError::of(error));
+        }
+        if let Some(allowance) = request.extensions().get::<Allowance>() {
+            limits::tell(&mut response, *allowance);
         }
         self.close(&mut response);
         ServiceResponse::new(request, response)

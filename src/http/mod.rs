@@ -25,6 +25,7 @@ mod frame;
 mod gate;
 pub mod handlers;
 pub mod health;
+pub mod limits;
 pub mod ocm;
 pub mod problem;
 pub mod resource;

@@ -105,7 +105,12 @@ pub(super) fn plan(
     let from = match cursor.map(|cursor| &cursor.0) {
         None => None,
         Some(Key::Attention { kind, at, id }) => Some((*kind, *at, id.clone())),
-        Some(Key::Rotation { .. } | Key::PullSecret { .. } | Key::Audit { .. }) => {
+        Some(
+            Key::Rotation { .. }
+            | Key::PullSecret { .. }
+            | Key::Audit { .. }
+            | Key::Revocation { .. },
+        ) => {
             return Err(CursorError::OtherList);
         }
     };

@@ -6,8 +6,9 @@ use std::borrow::Cow;
 
 use super::audit::AuditRow;
 use super::idempotency::IdempotencyAnswer;
-use super::{SealedSecret, StoreError};
-use crate::ids::{AccountId, ClusterId, Generation};
+use super::turns::Turn;
+use super::{OwnedBy, SealedSecret, StoreError};
+use crate::ids::{AccountId, ClusterId, Generation, ReplicaId};
 use crate::state::pull_secret::{
     Account, AccountPhase, Consumer, Event, EvidenceSource, GoneHow, PullSecret, Rotation,
 };
@@ -25,6 +26,10 @@ pub struct Commit<'a> {
     /// The state after the step, *not* compacted: accounts that went and rotations that ended are written
     /// as rows and read back only as history.
     pub after: Option<&'a PullSecret>,
+    /// Who owned the record when it was loaded; a guard beside the version.
+    pub ownership: OwnedBy,
+    /// Who owns it from now on.
+    pub owner: Option<ReplicaId>,
     /// The time of the step.
     pub at: Timestamp,
     /// When the state wants to be looked at again.
@@ -39,6 +44,8 @@ pub struct Commit<'a> {
     pub outbox: Vec<OutboxRow>,
     /// The answer that a repeated request gets.
     pub idempotency: Option<IdempotencyAnswer>,
+    /// What becomes of the cluster's turn, where its rotation begins or waits. `NoTurn` when it may not begin.
+    pub turn: Option<Turn>,
 }
 
 impl<'a> Commit<'a> {
@@ -56,6 +63,8 @@ impl<'a> Commit<'a> {
             expected_version,
             before,
             after,
+            ownership: OwnedBy { owner: None, epoch: 0 },
+            owner: None,
             at,
             due_at: None,
             gone_how: Vec::new(),
@@ -63,6 +72,7 @@ impl<'a> Commit<'a> {
             audit: Vec::new(),
             outbox: Vec::new(),
             idempotency: None,
+            turn: None,
         }
     }
 }

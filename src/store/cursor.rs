@@ -27,6 +27,7 @@ pub(super) enum Key {
     PullSecret { id: ClusterId },
     Attention { kind: AttentionKind, at: i64, id: String },
     Audit { id: i64 },
+    Revocation { at: i64, id: uuid::Uuid },
 }
 
 /// Why a text is not a cursor.

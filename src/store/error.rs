@@ -10,6 +10,9 @@ pub enum StoreError {
     /// Somebody else's commit came first: load again and decide again.
     #[error("the row was changed meanwhile")]
     Conflict,
+    /// As many rotations as may be are at work, or others come first.
+    #[error("it is not this rotation's turn")]
+    NoTurn,
     /// The idempotency key was taken over by another request, or released.
     #[error("the lease of the idempotency key was lost")]
     LeaseLost,
@@ -33,16 +36,11 @@ pub enum StoreError {
         /// The database's file.
         path: String,
     },
-    /// A second process wants to serve from a database that takes one only.
-    #[error(
-        "another process serves from the database, last seen {seen}s ago, and only one may; \
-         stop it, or wait until it was not seen for {lease}s"
-    )]
-    Served {
-        /// How long ago, in seconds.
-        seen: u64,
-        /// After how many seconds it counts as dead.
-        lease: u64,
+    /// What answers is not a database that this program can work with.
+    #[error("db.url: {what}")]
+    Unworkable {
+        /// What it is, and what is needed instead.
+        what: String,
     },
     /// The database is another installation's.
     #[error(
@@ -115,7 +113,7 @@ impl StoreError {
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
-            Self::Conflict => true,
+            Self::Conflict | Self::NoTurn => true,
             Self::Unavailable { reason, .. } => match reason {
                 Unavailable::Busy
                 | Unavailable::DiskFull
@@ -126,7 +124,7 @@ impl StoreError {
             Self::LeaseLost
             | Self::Duplicate { .. }
             | Self::Locked { .. }
-            | Self::Served { .. }
+            | Self::Unworkable { .. }
             | Self::InstallationMismatch { .. }
             | Self::Corrupt { .. }
             | Self::SchemaTooNew { .. }

@@ -7,7 +7,11 @@
 //! | `views` | what is read, one shape per question |
 //! | `columns` | states with data of their own, laid out flat |
 //! | [`verify`] | whether the audit is as it was written |
+//! | `turns` | whose turn it is to rotate |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
+//! | [`break_glass`] | the same for break-glass credentials: a trait of its own |
+//! | [`search`] | `search` and `order` of lists, from text to a tree |
+//! | [`OwnedBy`], [`Claimed`], [`Hint`] (`replicas`) | who works on what |
 //! | `rows`, `schema` | what both databases have in common |
 //! | [`sqlite`] | the embedded database |
 //! | [`postgres`] | PostgreSQL |
@@ -18,6 +22,7 @@
 
 mod attention;
 mod audit;
+pub mod break_glass;
 mod columns;
 mod commit;
 mod cursor;
@@ -25,9 +30,12 @@ mod error;
 mod idempotency;
 pub mod memory;
 pub mod postgres;
+mod replicas;
 mod rows;
 mod schema;
+pub mod search;
 pub mod sqlite;
+mod turns;
 pub mod verify;
 mod views;
 
@@ -48,20 +56,22 @@ pub use idempotency::{
 };
 pub use memory::MemoryStore;
 pub use postgres::PgStore;
+pub use replicas::{Claimed, Hint, Hints, Listening, OwnedBy, ReplicaRow};
 pub use sqlite::SqliteStore;
+pub use turns::{Turn, TurnRank, Turns};
 pub use views::{
     Described, Loaded, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
     RotationBrief, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedCredential,
     ServedView,
 };
 
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
 /// Everything that the service asks of its database. Each call is one transaction, or one snapshot.
 #[async_trait]
-pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: Turns + Send + Sync + std::fmt::Debug + 'static {
     // The database itself.
 
     /// Brings the schema to this program's version.
@@ -70,15 +80,10 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn schema_version(&self) -> Result<i64, StoreError>;
     /// Fails with `NotMigrated` or `SchemaTooNew` unless the schema is this program's.
     async fn check_schema(&self) -> Result<(), StoreError>;
-    /// Whether the database answers.
+    /// Whether the database answers and takes writes.
     async fn ping(&self) -> Result<(), StoreError>;
     /// Says whose the database is. The first one decides, everybody else has to agree.
     async fn claim_installation(&self, id: &str, now: Timestamp) -> Result<(), StoreError>;
-    /// Makes this process the one that serves, where the database itself does not see to that. `Served` when
-    /// another one is at it; from then on writes fail with `Unavailable` whenever that is not certain.
-    async fn hold_alone(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
     /// Finishes what is under way and lets go of the database.
     async fn close(&self);
 
@@ -88,28 +93,72 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn load(&self, cluster_id: &ClusterId) -> Result<Loaded, StoreError>;
     /// Writes one step and answers the new version. `Conflict` means that nothing was written.
     async fn commit(&self, commit: Commit<'_>) -> Result<u64, StoreError>;
-    /// Takes work that is due, the oldest first, by moving its due time to `push_until`: until then nobody
-    /// else gets it, afterwards somebody does, should the taker have died.
+    /// Takes work that is due and that no living replica owns, or this one does, the oldest first. The taker
+    /// becomes the owner, and the due time moves to `push_until`, when somebody looks at it again, should the
+    /// taker have failed.
     async fn due(
         &self,
         now: Timestamp,
         limit: u32,
         push_until: Timestamp,
-    ) -> Result<Vec<ClusterId>, StoreError>;
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError>;
+    /// Takes work, due or not, whose owner has no row any more.
+    async fn orphans(
+        &self,
+        limit: u32,
+        push_until: Timestamp,
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError>;
     /// How much is due.
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError>;
-    /// Moves the due time of a record that is still at this version; true when it was.
+    /// Moves the due time of a record that is still at this version and epoch, and keeps or gives back its
+    /// ownership; true when it was.
     async fn reschedule(
         &self,
         cluster_id: &ClusterId,
         version: u64,
         due_at: Option<Timestamp>,
+        ownership: OwnedBy,
     ) -> Result<bool, StoreError>;
     /// Whether this call of this account is still the announced one.
     async fn is_current(&self, account_id: AccountId, token: CallToken)
     -> Result<bool, StoreError>;
-    /// The clusters with announced calls that have no outcome yet.
-    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError>;
+
+    // Replicas.
+
+    /// Makes this replica's row. Where a database takes one process only, the rows of others are removed: they
+    /// are dead.
+    async fn join(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+    /// Raises this replica's counter and answers the rows of all; nothing when its own was removed, because
+    /// others believe that it is dead.
+    async fn beat(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        now: Timestamp,
+    ) -> Result<Option<Vec<ReplicaRow>>, StoreError>;
+    /// Removes the row of a replica whose counter still has this value; true when it had.
+    async fn bury(&self, replica_id: ReplicaId, counter: u64) -> Result<bool, StoreError>;
+    /// Gives back what this replica owns and has no open call for; it is due at once.
+    async fn release(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError>;
+    /// The same, and removes the replica's row. What it still owns is for others to take.
+    async fn leave(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError>;
+    /// How many credentials this replica owns.
+    async fn owned_count(&self, replica_id: ReplicaId) -> Result<u64, StoreError>;
+    /// Tells the others, where there may be any.
+    async fn tell(&self, _hint: &Hint) -> Result<(), StoreError> {
+        Ok(())
+    }
+    /// Begins to listen to the others.
+    async fn listen(&self) -> Result<Listening, StoreError> {
+        Ok(Listening::Alone)
+    }
 
     // Reads.
 

@@ -5,6 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::cursor::{Cursor, CursorError, Key};
+use super::replicas::OwnedBy;
 use crate::ids::{AccountId, ClusterId, Generation, RegistryId, RotationId};
 use crate::state::pull_secret::{
     Account, AccountPhase, Consumer, PullSecret, Quarantine, Refusal, Rotation, RotationStatus,
@@ -36,6 +37,8 @@ pub struct Loaded {
     pub version: u64,
     /// The cluster's counter, which outlives the record.
     pub last_generation: Generation,
+    /// Who may run the record's effects.
+    pub ownership: OwnedBy,
 }
 
 /// A cluster's working set with the secrets of what is handed out, read at one instant.
@@ -271,9 +274,12 @@ pub(super) fn rotation_start(cursor: Option<&Cursor>) -> Result<(i64, Uuid), Cur
     match cursor.map(|cursor| &cursor.0) {
         None => Ok((i64::MAX, Uuid::max())),
         Some(Key::Rotation { at, id }) => Ok((*at, id.0)),
-        Some(Key::PullSecret { .. } | Key::Attention { .. } | Key::Audit { .. }) => {
-            Err(CursorError::OtherList)
-        }
+        Some(
+            Key::PullSecret { .. }
+            | Key::Attention { .. }
+            | Key::Audit { .. }
+            | Key::Revocation { .. },
+        ) => Err(CursorError::OtherList),
     }
 }
 
@@ -282,9 +288,12 @@ pub(super) fn pull_secret_start(cursor: Option<&Cursor>) -> Result<String, Curso
     match cursor.map(|cursor| &cursor.0) {
         None => Ok(String::new()),
         Some(Key::PullSecret { id }) => Ok(id.to_string()),
-        Some(Key::Rotation { .. } | Key::Attention { .. } | Key::Audit { .. }) => {
-            Err(CursorError::OtherList)
-        }
+        Some(
+            Key::Rotation { .. }
+            | Key::Attention { .. }
+            | Key::Audit { .. }
+            | Key::Revocation { .. },
+        ) => Err(CursorError::OtherList),
     }
 }
 
@@ -293,8 +302,11 @@ pub(super) fn audit_start(cursor: Option<&Cursor>) -> Result<i64, CursorError> {
     match cursor.map(|cursor| &cursor.0) {
         None => Ok(i64::MAX),
         Some(Key::Audit { id }) => Ok(*id),
-        Some(Key::Rotation { .. } | Key::PullSecret { .. } | Key::Attention { .. }) => {
-            Err(CursorError::OtherList)
-        }
+        Some(
+            Key::Rotation { .. }
+            | Key::PullSecret { .. }
+            | Key::Attention { .. }
+            | Key::Revocation { .. },
+        ) => Err(CursorError::OtherList),
     }
 }

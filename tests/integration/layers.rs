@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Layer, and the modules of this crate that it may name.
-const ALLOWED: [(&str, &[&str]); 8] = [
+const ALLOWED: [(&str, &[&str]); 9] = [
     ("state", &["ids", "time", "state"]),
     ("store", &["ids", "time", "state", "store"]),
     ("crypto", &["ids", "time", "crypto"]),
     ("registries", &["ids", "time", "registries"]),
+    ("signers", &["ids", "time", "signers"]),
     ("config", &["ids", "time", "crypto", "config"]),
     ("telemetry", &["ids", "time", "config", "telemetry"]),
     (
@@ -20,6 +21,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
             "store",
             "crypto",
             "registries",
+            "signers",
             "config",
             "telemetry",
             "actors",
@@ -38,6 +40,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
             "telemetry",
             "actors",
             "registries",
+            "signers",
             "http",
         ],
     ),

@@ -14,13 +14,16 @@ use super::activity::Running;
 use super::audit::Caller;
 use super::calls::{self, Finished};
 use super::deps::Deps;
+use super::liveness;
 use super::log::{self, Cause};
+use super::replica::Flight;
 use super::shard::{Died, Dispatch, Idle, Shard};
 use super::step::{self, AnnouncedCall, Request, Step, StepError, Working};
 use crate::ids::{AccountId, ClusterId, RegistryId};
 use crate::registries::lane::Permit;
 use crate::state::pull_secret::{Command, Event, Rejection, due_at};
-use crate::store::{IdempotencyAnswer, StoreError};
+use crate::store::{Claimed, Hint, IdempotencyAnswer, OwnedBy, StoreError};
+use crate::time::Timestamp;
 
 /// An outcome that could not be stored is tried again after this.
 const STORE_RETRY: Duration = Duration::from_secs(1);
@@ -57,7 +60,7 @@ pub struct Executed {
 /// A call ended. It is under way until its outcome is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Outcome(pub Finished, pub Running);
+pub struct Outcome(pub Finished, pub Running, pub Flight);
 
 /// A registry's lane has a place for this credential, or has none after all.
 #[derive(Debug, Message)]
@@ -87,6 +90,8 @@ pub struct CredentialActor {
     watch: Option<watch::Sender<Snapshot>>,
     running: usize,
     waiting: HashSet<RegistryId>,
+    /// Somebody waits here for what another replica does.
+    following: bool,
     last_used: Instant,
 }
 
@@ -107,6 +112,7 @@ impl CredentialActor {
             watch: None,
             running: 0,
             waiting: HashSet::new(),
+            following: false,
             last_used: Instant::now(),
         }
     }
@@ -144,9 +150,12 @@ impl CredentialActor {
     fn stepped(&mut self, step: Step, context: &mut Context<Self>) -> Vec<Event> {
         let Step { working, events, calls, crowded, cause } = step;
         self.publish(&working);
+        if !events.is_empty() {
+            self.tell_others(working.ownership);
+        }
         self.working = Some(working);
-        for call in calls {
-            self.start_call(call);
+        for (call, flight) in calls {
+            self.start_call(call, flight);
         }
         for registry_id in crowded {
             self.wait_for_turn(registry_id, cause.clone(), context);
@@ -161,7 +170,7 @@ impl CredentialActor {
     }
 
     /// The outcome goes through the shard: it must reach whichever actor is alive by then.
-    fn start_call(&mut self, call: AnnouncedCall) {
+    fn start_call(&mut self, call: AnnouncedCall, flight: Flight) {
         self.running += 1;
         let deps = self.deps.clone();
         let cluster_id = self.cluster_id.clone();
@@ -170,7 +179,7 @@ impl CredentialActor {
         actix_rt::spawn(async move {
             let finished = calls::make(deps, cluster_id.clone(), call).await;
             // At most one per announced call, so the bound of the mailbox is kept by the machine.
-            shard.do_send(Dispatch::outcome(cluster_id, finished, running));
+            shard.do_send(Dispatch::outcome(cluster_id, finished, running, flight));
         });
     }
 
@@ -192,6 +201,77 @@ impl CredentialActor {
         });
     }
 
+    /// Something changed: its owner may have something to do now, and somebody may wait at another replica.
+    fn tell_others(&self, ownership: OwnedBy) {
+        let replica = &self.deps.replica;
+        let hint = if let Some(to) = replica.other_owner(ownership) {
+            Hint::Wake { to, cluster_id: self.cluster_id.clone() }
+        } else if replica.is_of_interest(&self.cluster_id) {
+            Hint::Changed { cluster_id: self.cluster_id.clone() }
+        } else {
+            return;
+        };
+        self.tell(hint);
+    }
+
+    fn tell(&self, hint: Hint) {
+        let deps = self.deps.clone();
+        let running = deps.activity.begin();
+        actix_rt::spawn(async move {
+            let _running = running;
+            liveness::tell(&deps, &hint).await;
+        });
+    }
+
+    /// Whoever waits here for what another replica does is told by looking at the database, and sooner when
+    /// that replica tells.
+    fn follow(&mut self, context: &mut Context<Self>) {
+        let Some(working) = &self.working else { return };
+        let owner = self.deps.replica.other_owner(working.ownership);
+        if !self.is_watched() || self.following {
+            return;
+        }
+        if let Some(to) = owner {
+            self.tell(Hint::Wake { to, cluster_id: self.cluster_id.clone() });
+        }
+        self.following = true;
+        self.look_later(context);
+    }
+
+    fn look_later(&self, context: &mut Context<Self>) {
+        context.notify_later(Follow, self.deps.tuning.tick);
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.receiver_count() > 0)
+    }
+
+    /// Reads the state again where somebody else has written it.
+    fn refresh(&self) -> impl ActorFuture<Self, Output = ()> + use<> {
+        let deps = self.deps.clone();
+        let cluster_id = self.cluster_id.clone();
+        let seen = self.working.as_ref().and_then(|it| it.record.as_ref().map(|_| it.version));
+        let running = deps.activity.begin();
+        let work = async move {
+            let _running = running;
+            let stored = deps.store.version_of(&cluster_id).await?.map(|(version, _)| version);
+            if stored == seen {
+                return Ok(None);
+            }
+            step::load(&deps, &cluster_id).await.map(Some)
+        };
+        work.into_actor(self).map(|read: Result<_, StoreError>, actor, _| match read {
+            Ok(None) => {}
+            Ok(Some(working)) => {
+                actor.publish(&working);
+                actor.working = Some(working);
+            }
+            Err(error) => {
+                tracing::debug!(cluster_id = %actor.cluster_id, %error, "nothing new was read");
+            }
+        })
+    }
+
     fn subscribe(&mut self) -> Option<watch::Receiver<Snapshot>> {
         let working = self.working.as_ref()?;
         let sender =
@@ -200,8 +280,7 @@ impl CredentialActor {
     }
 
     fn is_busy(&self) -> bool {
-        let watched = self.watch.as_ref().is_some_and(|watch| watch.receiver_count() > 0);
-        self.running > 0 || !self.waiting.is_empty() || watched
+        self.running > 0 || !self.waiting.is_empty() || self.is_watched()
     }
 
     fn look_whether_idle(&self, context: &mut Context<Self>) {
@@ -241,7 +320,7 @@ impl Handler<Execute> for CredentialActor {
     fn handle(&mut self, message: Execute, _context: &mut Context<Self>) -> Self::Result {
         let Execute { command, caller, answer, reply } = message;
         let step = self.step(command, caller, With { answer, ..With::default() });
-        AtomicResponse::new(Box::pin(step.map(|done, actor, _| {
+        AtomicResponse::new(Box::pin(step.map(|done, actor, context| {
             let executed = done.and_then(|events| {
                 let unknown = || StepError::Store(StoreError::Conflict);
                 let watch = actor.subscribe().ok_or_else(unknown)?;
@@ -250,21 +329,38 @@ impl Handler<Execute> for CredentialActor {
             });
             // Nobody waits any more: the command was carried out all the same.
             let _ = reply.send(executed);
+            actor.follow(context);
         })))
     }
 }
 
-/// Time has passed, or work was found: look at the state and go on.
+/// Time has passed, or work was taken: look at the state and go on.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Wake;
+pub struct Wake(pub Option<Claimed>);
+
+impl CredentialActor {
+    /// What is kept in memory is old unless it is what was taken.
+    fn remember_claim(&mut self, claimed: Option<&Claimed>) {
+        let kept = self.working.take();
+        let Some(claimed) = claimed else { return };
+        let same = kept.filter(|it| it.record.is_some() && it.version == claimed.version);
+        self.working = same.map(|it| Working { ownership: claimed.ownership, ..it });
+    }
+
+    /// Nothing is to be done before `due`: the time is stored, and unless it is near the work is anybody's.
+    fn rest(&self, due: Option<Timestamp>, working: &Working) -> OwnedBy {
+        let soon = due.is_some_and(|due| due <= self.deps.clock.now().plus(self.deps.tuning.lease));
+        let owner = working.ownership.owner.filter(|_| soon);
+        OwnedBy { owner, epoch: working.ownership.epoch }
+    }
+}
 
 impl Handler<Wake> for CredentialActor {
     type Result = AtomicResponse<Self, ()>;
 
-    fn handle(&mut self, _message: Wake, _context: &mut Context<Self>) -> Self::Result {
-        // The scheduler's claim is newer than what is kept in memory only in its due time, which no
-        // decision looks at; a lost race shows by the version.
+    fn handle(&mut self, message: Wake, _context: &mut Context<Self>) -> Self::Result {
+        self.remember_claim(message.0.as_ref());
         let step = self.step(Command::Tick, Caller::service("scheduler"), With::default());
         AtomicResponse::new(Box::pin(step.then(|done, actor, _| {
             let reschedule = matches!(&done, Ok(events) if events.is_empty());
@@ -273,22 +369,31 @@ impl Handler<Wake> for CredentialActor {
             }
             let deps = actor.deps.clone();
             let cluster_id = actor.cluster_id.clone();
-            let working = actor.working.clone().filter(|_| reschedule);
+            let mine = |it: &Working| deps.replica.other_owner(it.ownership).is_none();
+            let working = actor.working.clone().filter(|it| reschedule && mine(it));
+            let due = working.as_ref().and_then(|it| due_at(it.record.as_ref()?, &deps.policy));
+            // What is due already waits for a lane, or for a clock; the claim brings it back.
+            let waits = due.is_some_and(|due| due <= deps.clock.now());
+            let working = working.filter(|_| !waits);
+            let rest = working.as_ref().map(|working| actor.rest(due, working));
             let running = deps.activity.begin();
             async move {
                 let _running = running;
-                let Some(working) = working else { return };
-                let due = working.record.as_ref().and_then(|record| due_at(record, &deps.policy));
-                // What is due already waits for a lane; the claim brings it back.
-                if due.is_some_and(|due| due <= deps.clock.now()) {
-                    return;
-                }
-                let set = deps.store.reschedule(&cluster_id, working.version, due).await;
-                if let Err(error) = set {
+                let (working, rest) = working.zip(rest)?;
+                let set = deps.store.reschedule(&cluster_id, working.version, due, rest).await;
+                set.inspect_err(|error| {
                     tracing::debug!(%cluster_id, %error, "a due time was not set");
-                }
+                })
+                .ok()
+                .filter(|set| *set)
+                .map(|_| rest)
             }
             .into_actor(actor)
+            .map(|rest, actor, _| {
+                if let (Some(working), Some(rest)) = (&mut actor.working, rest) {
+                    working.ownership = rest;
+                }
+            })
         })))
     }
 }
@@ -302,16 +407,23 @@ impl Handler<Outcome> for CredentialActor {
         let secret = secret.map(|secret| (account_id, secret));
         let with = With { secret, ..With::default() };
         let step = self.step(command, Caller::caused("registry", &cause), with);
-        AtomicResponse::new(Box::pin(step.map(move |done, actor, context| match done {
+        AtomicResponse::new(Box::pin(step.map(move |done, actor, _| match done {
             Ok(_) => actor.running = actor.running.saturating_sub(1),
             Err(StepError::Rejected(Rejection::NotCurrent | Rejection::NoRecord)) => {
                 actor.running = actor.running.saturating_sub(1);
                 log::late_outcome(&actor.cluster_id, &message.0);
             }
             Err(error) => {
-                // Kept until it can be stored: an outcome is a fact.
+                // Kept until it can be stored: an outcome is a fact. It goes by the shard, because this actor may
+                // be gone by then.
                 tracing::warn!(cluster_id = %actor.cluster_id, %error, "an outcome waits");
-                context.notify_later(message, STORE_RETRY);
+                let (shard, cluster_id) = (actor.shard.clone(), actor.cluster_id.clone());
+                actor.running = actor.running.saturating_sub(1);
+                actix_rt::spawn(async move {
+                    tokio::time::sleep(STORE_RETRY).await;
+                    let Outcome(finished, running, flight) = message;
+                    shard.do_send(Dispatch::outcome(cluster_id, finished, running, flight));
+                });
             }
         })))
     }
@@ -330,6 +442,44 @@ impl Handler<Turn> for CredentialActor {
             if let Err(error) = done {
                 tracing::warn!(cluster_id = %actor.cluster_id, %error, "a turn was not used");
             }
+        })))
+    }
+}
+
+/// Another replica may have changed the state.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Refresh;
+
+impl Handler<Refresh> for CredentialActor {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, _message: Refresh, _context: &mut Context<Self>) -> Self::Result {
+        AtomicResponse::new(Box::pin(self.refresh()))
+    }
+}
+
+/// The same, for as long as somebody waits.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Follow;
+
+impl Handler<Follow> for CredentialActor {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, _message: Follow, context: &mut Context<Self>) -> Self::Result {
+        self.following = self.is_watched();
+        if !self.following {
+            return AtomicResponse::new(Box::pin(actix::fut::ready(())));
+        }
+        let me = Some(self.deps.replica.id);
+        let mine = self.working.as_ref().is_some_and(|working| working.ownership.owner == me);
+        if mine && self.deps.replica.is_live() {
+            self.look_later(context);
+            return AtomicResponse::new(Box::pin(actix::fut::ready(())));
+        }
+        AtomicResponse::new(Box::pin(self.refresh().map(|(), actor, context| {
+            actor.look_later(context);
         })))
     }
 }

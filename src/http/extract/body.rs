@@ -3,7 +3,8 @@
 //! A fault names the field and the rule. A value is never shown, because it may be a secret; only a
 //! word that is not of a known list is, and names of fields.
 
-use std::future::Future;
+use std::future::{Future, Ready, ready};
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -37,11 +38,44 @@ impl<T: DeserializeOwned + 'static> FromRequest for Body<T> {
         let payload = payload.take();
         Box::pin(async move {
             checked?;
-            let body = tokio::time::timeout(PATIENCE, read(payload)).await;
-            // Whoever does not end a body holds a connection, and with it a shutdown.
-            parse(&body.map_err(|_| ApiError::NotJson { line: 0, column: 0 })??).map(Self)
+            whole(payload).await.map(Self)
         })
     }
+}
+
+/// A body that is not looked at before the handler asks for it: nobody gets an answer about one whose own
+/// proof does not hold.
+pub struct LateBody<T> {
+    checked: Result<(), ApiError>,
+    payload: Payload,
+    of: PhantomData<T>,
+}
+
+impl<T> FromRequest for LateBody<T> {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let checked = check_head(request.headers());
+        ready(Ok(Self { checked, payload: payload.take(), of: PhantomData }))
+    }
+}
+
+impl<T: DeserializeOwned> LateBody<T> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// As [`Body`].
+    pub async fn read(self) -> Result<T, ApiError> {
+        self.checked?;
+        whole(self.payload).await
+    }
+}
+
+/// Whoever does not end a body holds a connection, and with it a shutdown.
+async fn whole<T: DeserializeOwned>(payload: Payload) -> Result<T, ApiError> {
+    let body = tokio::time::timeout(PATIENCE, read(payload)).await;
+    parse(&body.map_err(|_| ApiError::NotJson { line: 0, column: 0 })??)
 }
 
 fn check_head(headers: &HeaderMap) -> Result<(), ApiError> {

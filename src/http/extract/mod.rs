@@ -11,9 +11,9 @@ use std::future::{Ready, ready};
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest};
 
-pub use body::{Body, MAX_BODY};
+pub use body::{Body, LateBody, MAX_BODY};
 pub use headers::{BasicAuth, ETag, IdempotencyKey, IfNoneMatch, Prefer, Preferred, Reason};
-pub use query::Query;
+pub use query::{Faults, Query};
 
 use super::problem::{ApiError, Constraint, FieldError};
 use crate::ids::{ClusterId, CredentialId, RevocationId, RotationId};

@@ -29,6 +29,38 @@ impl FromRequest for Query {
     }
 }
 
+/// What is wrong with a query, so that a client is told all of it at once.
+#[derive(Debug, Default)]
+pub struct Faults {
+    wrong: Vec<FieldError>,
+    other: Option<ApiError>,
+}
+
+impl Faults {
+    /// What was read; where it was wrong something in its place, which nobody will see.
+    pub fn take<T: Default>(&mut self, read: Result<T, ApiError>) -> T {
+        read.unwrap_or_else(|error| {
+            match error {
+                ApiError::Query(errors) => self.wrong.extend(errors),
+                other => self.other = self.other.take().or(Some(other)),
+            }
+            T::default()
+        })
+    }
+
+    /// Goes on only when nothing was wrong.
+    ///
+    /// # Errors
+    /// Everything that was wrong.
+    pub fn none(self) -> Result<(), ApiError> {
+        match self {
+            Self { other: Some(other), .. } => Err(other),
+            Self { wrong, other: None } if wrong.is_empty() => Ok(()),
+            Self { wrong, other: None } => Err(ApiError::Query(wrong)),
+        }
+    }
+}
+
 impl Query {
     fn parse(text: &str) -> Result<Self, ApiError> {
         let pairs = web::Query::<Vec<(String, String)>>::from_query(text).map_err(|_| {

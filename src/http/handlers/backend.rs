@@ -17,6 +17,7 @@ use crate::actors::reads::{ReadLog, UnreadableError};
 use crate::actors::shard::CommandError;
 use crate::actors::step::StepError;
 use crate::actors::system::{Shards, wait_until};
+use crate::crypto::OpenError;
 use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
 use crate::http::document::{Document, Entry};
@@ -171,7 +172,8 @@ impl Work {
     /// anybody has it.
     ///
     /// # Errors
-    /// `SVC-001` when the audit cannot take it, `INT-001` when a stored secret does not open.
+    /// `SVC-001` when the audit cannot take it or a data key is missing, `INT-001` when a stored secret does
+    /// not open with its key.
     pub async fn document(
         &self,
         record: &PullSecret,
@@ -184,7 +186,8 @@ impl Work {
         let mut opened: Vec<Opened> = Vec::with_capacity(secrets.len());
         for (account_id, sealed) in secrets {
             let Some(account) = record.account(*account_id) else { continue };
-            let secret = read::open(&self.deps, *account_id, sealed).map_err(ApiError::internal)?;
+            let secret =
+                read::open(&self.deps, *account_id, sealed).map_err(|error| unopened(&error))?;
             let username = account.username.clone().unwrap_or_else(|| account.name.to_string());
             let Some(configured) = self.deps.registries.get(&account.registry_id) else { continue };
             let hosts = std::iter::once(&configured.host).chain(&configured.aliases);
@@ -249,7 +252,7 @@ pub fn store(error: &StoreError) -> ApiError {
             let rule = Constraint::Format { format: "cursor" };
             ApiError::query(FieldError::new("cursor", rule, error.to_string()))
         }
-        StoreError::Conflict | StoreError::LeaseLost => {
+        StoreError::Conflict | StoreError::NoTurn | StoreError::LeaseLost => {
             ApiError::busy("somebody else changed this at the same moment")
         }
         StoreError::Unavailable { .. } => {
@@ -257,7 +260,7 @@ pub fn store(error: &StoreError) -> ApiError {
         }
         StoreError::Duplicate { .. }
         | StoreError::Locked { .. }
-        | StoreError::Served { .. }
+        | StoreError::Unworkable { .. }
         | StoreError::InstallationMismatch { .. }
         | StoreError::Corrupt { .. }
         | StoreError::SchemaTooNew { .. }
@@ -280,7 +283,19 @@ fn unaudited(error: &UnreadableError) -> ApiError {
 pub fn unreadable(error: &ReadError) -> ApiError {
     match error {
         ReadError::Store(error) => store(error),
-        ReadError::Open(error) => ApiError::internal(error),
+        ReadError::Open(error) => unopened(error),
+    }
+}
+
+/// A missing key comes back with its file, and readiness says so meanwhile; a row that does not open with its
+/// key is a fault.
+fn unopened(error: &OpenError) -> ApiError {
+    match error {
+        OpenError::UnknownKey(_) => ApiError::unavailable("a data key is missing", error),
+        OpenError::Malformed
+        | OpenError::UnknownVersion(_)
+        | OpenError::Rejected(_)
+        | OpenError::NotText => ApiError::internal(error),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::actors::step::StepError;
 use crate::http::answer::{self, Answer};
 use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
-use crate::http::extract::{BasicAuth, Body, Cluster, Reason, RotationInPath};
+use crate::http::extract::{BasicAuth, Body, Cluster, LateBody, Reason, RotationInPath};
 use crate::http::problem::{ApiError, Constraint, FieldError, Refused, Scheme};
 use crate::http::resource::{Confirmation, HeartbeatResource, PresentedCredential};
 use crate::ids::{ClusterId, Generation};
@@ -36,24 +36,28 @@ pub async fn heartbeat(
     context: RequestContext,
     cluster: Cluster,
     presented: BasicAuth,
-    body: Body<HeartbeatBody>,
+    body: LateBody<HeartbeatBody>,
 ) -> Answer {
     let work = backend.get()?;
     let Cluster(cluster_id) = cluster;
-    let consumer = consumer(body.0.consumer.unwrap_or_else(|| "default".to_owned()))?;
+    let refused = |error: HeartbeatError| match &error {
+        HeartbeatError::Unauthorized => ApiError::BadCredentials(Scheme::Basic),
+        HeartbeatError::Command(error) => work.refused(&cluster_id, error),
+        HeartbeatError::Read(error) => unreadable(error),
+    };
     let BasicAuth { username, password: secret } = presented;
-    let beat = read::Heartbeat { username, secret, consumer };
+    let beat = read::Heartbeat { username, secret };
+    let known = read::recognised(&work.deps, &cluster_id, &beat).await.map_err(refused)?;
+    // Only now: a stranger's body is not even read.
+    let named = body.read().await?.consumer;
+    let consumer = consumer(named.unwrap_or_else(|| read::DEFAULT_CONSUMER.to_owned()))?;
     let cause = Cause {
         request_id: Some(context.request_id.clone()),
         trace_id: Some(context.trace_id.clone()),
         ..Cause::default()
     };
-    let seen = read::heartbeat(&work.deps, &work.shards, &cluster_id, &beat, &cause).await;
-    let seen = seen.map_err(|error| match &error {
-        HeartbeatError::Unauthorized => ApiError::BadCredentials(Scheme::Basic),
-        HeartbeatError::Command(error) => work.refused(&cluster_id, error),
-        HeartbeatError::Read(error) => unreadable(error),
-    })?;
+    let seen = read::heartbeat(&work.deps, &work.shards, &cluster_id, known, &consumer, &cause);
+    let seen = seen.await.map_err(refused)?;
     let credential =
         if seen.current { PresentedCredential::Current } else { PresentedCredential::Previous };
     let shown = HeartbeatResource::new(cluster_id, seen.registry_id, seen.generation, credential);

@@ -6,7 +6,7 @@ use actix_web::web::Data;
 use super::backend::{Backend, Work, store};
 use super::rotations::list_of;
 use crate::http::answer::{self, Answer};
-use crate::http::extract::Query;
+use crate::http::extract::{Faults, Query};
 use crate::http::problem::{ApiError, FieldError};
 use crate::http::resource::{self, AttentionList, Pagination, PullSecretList};
 use crate::ids::RegistryId;
@@ -15,13 +15,15 @@ use crate::store::{AttentionFilter, AttentionKind, Page, PullSecretFilter};
 /// `GET /v1/pull-secrets`.
 pub async fn pull_secrets(backend: Data<Backend>, query: Query) -> Answer {
     let work = backend.get()?;
+    let mut faults = Faults::default();
     let filter = PullSecretFilter {
-        state: single(&query, "state")?,
-        registry_id: registry(work, &query)?,
-        overdue: query.flag("overdue")?.unwrap_or(false),
+        state: faults.take(single(&query, "state")),
+        registry_id: faults.take(registry(work, &query)),
+        overdue: faults.take(query.flag("overdue")).unwrap_or(false),
         now: work.deps.clock.now(),
     };
-    let (from, limit) = (query.cursor()?, query.limit()?);
+    let (from, limit) = (faults.take(query.cursor()), faults.take(query.limit()));
+    faults.none()?;
     let listed = work.deps.store.list_pull_secrets(&filter, from.as_ref(), limit).await;
     let Page { items, next, total_count } = listed.map_err(|error| store(&error))?;
     let pull_secrets = items.iter().map(resource::pull_secret_row).collect();
@@ -62,12 +64,14 @@ pub async fn rotations(backend: Data<Backend>, query: Query) -> Answer {
 /// `GET /v1/attention`.
 pub async fn attention(backend: Data<Backend>, query: Query) -> Answer {
     let work = backend.get()?;
+    let mut faults = Faults::default();
     let filter = AttentionFilter {
-        kind: single::<AttentionKind>(&query, "kind")?,
+        kind: faults.take(single::<AttentionKind>(&query, "kind")),
         now: work.deps.clock.now(),
         stuck_after: work.deps.policy.stuck_after(),
     };
-    let (from, limit) = (query.cursor()?, query.limit()?);
+    let (from, limit) = (faults.take(query.cursor()), faults.take(query.limit()));
+    faults.none()?;
     let listed = work.deps.store.attention(&filter, from.as_ref(), limit).await;
     let Page { items, next, total_count } = listed.map_err(|error| store(&error))?;
     let items = items.into_iter().map(Into::into).collect();

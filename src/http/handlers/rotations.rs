@@ -16,7 +16,7 @@ use super::once::{Asked, Replay, Ticket, once};
 use crate::http::answer::{self, Answer};
 use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
-use crate::http::extract::{Body, Cluster, IdempotencyKey, Query, Reason, RotationInPath};
+use crate::http::extract::{Body, Cluster, Faults, IdempotencyKey, Query, Reason, RotationInPath};
 use crate::http::problem::ApiError;
 use crate::http::resource::{self, Pagination, RotationList, RotationResource};
 use crate::ids::{ClusterId, RegistryId, RotationId};
@@ -134,15 +134,17 @@ pub async fn list(backend: Data<Backend>, cluster: Cluster, query: Query) -> Ans
 /// Rotations of one cluster or of all, newest first.
 pub(super) async fn list_of(work: &Work, cluster_id: Option<ClusterId>, query: &Query) -> Answer {
     let now = work.deps.clock.now();
+    let mut faults = Faults::default();
     let filter = RotationFilter {
         cluster_id,
-        statuses: query.words("status")?,
-        since: query.time("since")?,
+        statuses: faults.take(query.words("status")),
+        since: faults.take(query.time("since")),
         history_since: Some(now.minus(work.deps.policy.history_after)),
-        overdue: query.flag("overdue")?.unwrap_or(false),
+        overdue: faults.take(query.flag("overdue")).unwrap_or(false),
         now,
     };
-    let (from, limit) = (query.cursor()?, query.limit()?);
+    let (from, limit) = (faults.take(query.cursor()), faults.take(query.limit()));
+    faults.none()?;
     let listed = work.deps.store.list_rotations(&filter, from.as_ref(), limit).await;
     let Page { items, next, total_count } = listed.map_err(|error| store(&error))?;
     let mut rotations = Vec::with_capacity(items.len());

@@ -220,9 +220,11 @@ fn log(error: &ApiError, problem: &Problem<'_>, context: &RequestContext) {
             )
         };
     }
-    match problem.status {
-        500.. => event!(error),
-        401 | 403 | 429 => event!(warn),
+    match (problem.status, error) {
+        // Starting, shutting down, busy: nothing is wrong, and the client is told when to come back.
+        (503, ApiError::Unavailable { cause: None, .. }) => event!(info),
+        (500.., _) => event!(error),
+        (401 | 403 | 429, _) => event!(warn),
         _ => event!(info),
     }
 }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use strum::VariantArray;
 
-use crate::config::Role;
+use crate::config::{self, Role};
 use crate::http::answer::{self, Answer};
 use crate::http::auth::{AuthError, Authenticator, Caller, Principal};
 use crate::http::context::RequestContext;
@@ -24,6 +24,7 @@ use crate::http::extract::{
     BasicAuth, Body, Cluster, IdempotencyKey, Prefer, Query, Reason, RotationInPath,
 };
 use crate::http::health::{Passed, Readiness};
+use crate::http::limits::Limits;
 use crate::http::problem::{ApiError, Conflict};
 use crate::http::routes::{Op, Permission, bind};
 use crate::http::server::api_app;
@@ -56,12 +57,17 @@ impl Clock for Noon {
 }
 
 pub fn edge() -> web::Data<Edge> {
+    edge_with(&config::Limits::default())
+}
+
+pub fn edge_with(limits: &config::Limits) -> web::Data<Edge> {
     let lifecycle = Lifecycle::default();
     lifecycle.begin_serving();
     web::Data::new(Edge {
         metrics: Metrics::new().unwrap(),
         clock: Arc::new(Noon),
         authenticator: Arc::new(RoleTokens),
+        limits: Limits::new(limits),
         lifecycle,
         readiness: Readiness::default().deciding("config", Passed),
         request_wait: Duration::from_secs(5),

@@ -3,6 +3,7 @@
 mod break_glass;
 mod desk;
 mod fixtures;
+mod limits;
 mod matrix;
 mod problems;
 mod served;

@@ -11,6 +11,7 @@ use super::fixtures::{admin, call, edge, handlers};
 use crate::config;
 use crate::http::edge::{Edge, Lifecycle};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
+use crate::http::limits::Limits;
 use crate::http::server::{ServerError, listen};
 
 const SECRETS: &str = "/v1/clusters/cls-1/pull-secrets";
@@ -94,6 +95,7 @@ fn with(lifecycle: Lifecycle, readiness: Readiness) -> web::Data<Edge> {
         metrics: base.metrics.clone(),
         clock: base.clock.clone(),
         authenticator: base.authenticator.clone(),
+        limits: Limits::new(&config::Limits::default()),
         request_wait: base.request_wait,
         lifecycle,
         readiness,

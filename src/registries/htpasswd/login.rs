@@ -3,7 +3,6 @@
 //! Knows HTTP and nothing of the file. An answer counts only when it can come from a registry
 //! that checks this very file; anything else says nothing about the credential.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -18,8 +17,6 @@ use crate::registries::{CallContext, Trouble, TroubleKind, VerifyOutcome};
 pub(super) struct Login {
     url: Url,
     client: Client,
-    /// The registry has been seen to turn somebody away, so a `200` means something.
-    asks: AtomicBool,
 }
 
 impl Login {
@@ -29,7 +26,7 @@ impl Login {
         url.set_query(None);
         url.set_fragment(None);
         url.set_path(&format!("{}/v2/", base.path().trim_end_matches('/')));
-        Self { url, client, asks: AtomicBool::new(false) }
+        Self { url, client }
     }
 
     pub(super) async fn verify(
@@ -52,11 +49,8 @@ impl Login {
         }
     }
 
-    /// Once in the life of the process: an open registry would accept every credential.
+    /// After each success: an open registry would accept every credential, and one may turn open any day.
     async fn asks_for_credentials(&self, call: &CallContext) -> Result<(), Trouble> {
-        if self.asks.load(Ordering::Relaxed) {
-            return Ok(());
-        }
         let answer = self.get(call, None).await?;
         if self.judge(&answer)? {
             return Err(misconfigured("verify_url answers without asking for a credential"));
@@ -93,10 +87,7 @@ impl Login {
         }
         match answer.status() {
             StatusCode::OK => Ok(true),
-            StatusCode::UNAUTHORIZED if wants_basic(answer.headers()) => {
-                self.asks.store(true, Ordering::Relaxed);
-                Ok(false)
-            }
+            StatusCode::UNAUTHORIZED if wants_basic(answer.headers()) => Ok(false),
             StatusCode::UNAUTHORIZED => {
                 Err(misconfigured("the registry at verify_url does not ask for Basic credentials"))
             }

@@ -85,9 +85,12 @@ fn rotation_timer(record: &PullSecret, rotation: &Rotation, policy: &Policy) -> 
         }
     };
     match &rotation.phase {
-        // Its turn may have come.
-        RotationPhase::Pending => record.is_drained().then_some(rotation.created_at),
-        RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }
+        RotationPhase::Pending if record.crowded_out().is_some() => record
+            .crowd_deadline(policy)
+            .map(|deadline| proof().map_or(deadline, |at| at.min(deadline))),
+        // The end of a deletion wakes it, or whoever knows whose turn it is.
+        RotationPhase::Pending
+        | RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }
         | RotationPhase::RollingBack { drifted: true, .. }
         | RotationPhase::RollingBack { decided: Some(_), .. } => None,
         RotationPhase::DualCredentialPeriod { deadline, on_deadline, drifted, .. } => {

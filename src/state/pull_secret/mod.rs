@@ -54,6 +54,9 @@ pub struct Context<'a> {
     pub last_generation: Generation,
     /// Whether the fleet's limits let a rotation begin now.
     pub may_start: bool,
+    /// Whether the wall clock may be believed. While it may not, nothing is deleted or removed because time
+    /// has passed.
+    pub time_is_trusted: bool,
 }
 
 /// Decides what a command does to a cluster's pull secret (`None`: there is no record).

@@ -30,8 +30,10 @@ impl PullSecret {
             | RotationPhase::RollingBack { decided: None, .. } => {
                 account.verified_at.is_none().then_some(account.next_attempt_at)
             }
-            RotationPhase::Pending
-            | RotationPhase::CreatingCredentials
+            RotationPhase::Pending => {
+                self.crowded_out().and_then(|rotation| check_since(account, rotation.created_at))
+            }
+            RotationPhase::CreatingCredentials
             | RotationPhase::VerifyingCredentials
             | RotationPhase::RemovingNew { .. }
             | RotationPhase::Ended(_) => None,

@@ -22,7 +22,14 @@ impl Tables {
         if version != commit.expected_version {
             return Err(StoreError::Conflict);
         }
+        let stored = self.records.get(commit.cluster_id).map(|record| record.ownership.epoch);
+        if let (RecordChange::Write(_), Some(epoch)) = (&changes.record, stored)
+            && epoch != commit.ownership.epoch
+        {
+            return Err(StoreError::Conflict);
+        }
         self.check(commit, &changes)?;
+        self.check_turn(commit)?;
         if let Some(answer) = &commit.idempotency {
             self.answer(answer)?;
         }
@@ -30,6 +37,7 @@ impl Tables {
         let row = ClusterRow { version: version + 1, last_generation };
         self.clusters.insert(commit.cluster_id.clone(), row);
         self.write(commit, &changes);
+        self.write_turn(commit);
         self.append_audit(&commit.audit, seal);
         self.outbox.extend(commit.outbox.iter().cloned());
         Ok(version + 1)
@@ -78,7 +86,8 @@ impl Tables {
         match changes.record {
             RecordChange::Write(record) => {
                 let state = PullSecret::clone(record).compact();
-                let record = Record { state, due_at: commit.due_at };
+                let ownership = commit.ownership.passed_to(commit.owner);
+                let record = Record { state, due_at: commit.due_at, ownership };
                 self.records.insert(cluster_id.clone(), record);
             }
             RecordChange::Remove => {

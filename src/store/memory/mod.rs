@@ -5,10 +5,13 @@
 //! it forgets everything.
 
 mod audit;
+mod break_glass;
 mod commit;
 mod idempotency;
 mod lists;
 mod reads;
+mod replicas;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,13 +23,14 @@ use uuid::Uuid;
 use super::idempotency::StoredRequest;
 use super::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
-    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
-    IdempotencyState, Loaded, OutboxRow, Page, Presented, PullSecretFilter, PullSecretRow,
-    PurgeBefore, Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret,
-    ServedView, Store, StoreError, StreamHead, TroubleCounts,
+    AuditStream, Claimed, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey,
+    IdempotencyStart, IdempotencyState, Loaded, OutboxRow, OwnedBy, Page, Presented,
+    PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
+    RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, StreamHead,
+    TroubleCounts,
 };
 use crate::ids::{
-    AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, RotationId,
+    AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, ReplicaId, RotationId,
 };
 use crate::state::pull_secret::{Account, GoneHow, PullSecret, StateName};
 use crate::time::Timestamp;
@@ -54,6 +58,10 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
+    break_glass: break_glass::Tables,
+    line: BTreeMap<ClusterId, turns::Waiting>,
+    /// Counter and keys.
+    replicas: BTreeMap<ReplicaId, (u64, Vec<String>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +75,7 @@ struct Record {
     /// The committed state, compacted.
     state: PullSecret,
     due_at: Option<Timestamp>,
+    ownership: OwnedBy,
 }
 
 #[derive(Debug, Clone)]
@@ -145,16 +154,22 @@ impl Store for MemoryStore {
         now: Timestamp,
         limit: u32,
         push_until: Timestamp,
-    ) -> Result<Vec<ClusterId>, StoreError> {
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let mut tables = self.tables();
-        let mut due = tables.due(now);
-        due.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        for (_, cluster_id) in &due {
-            if let Some(record) = tables.records.get_mut(cluster_id) {
-                record.due_at = Some(push_until);
-            }
-        }
-        Ok(due.into_iter().map(|(_, cluster_id)| cluster_id).collect())
+        let found = tables.claimable(now, taker);
+        Ok(tables.take(found, limit, push_until, taker))
+    }
+
+    async fn orphans(
+        &self,
+        limit: u32,
+        push_until: Timestamp,
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let mut tables = self.tables();
+        let found = tables.orphaned();
+        Ok(tables.take(found, limit, push_until, taker))
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
@@ -166,12 +181,15 @@ impl Store for MemoryStore {
         cluster_id: &ClusterId,
         version: u64,
         due_at: Option<Timestamp>,
+        ownership: OwnedBy,
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         let current = tables.clusters.get(cluster_id).is_some_and(|row| row.version == version);
-        match tables.records.get_mut(cluster_id).filter(|_| current) {
+        let record = tables.records.get_mut(cluster_id).filter(|_| current);
+        match record.filter(|record| record.ownership.epoch == ownership.epoch) {
             Some(record) => {
                 record.due_at = due_at;
+                record.ownership.owner = ownership.owner;
                 Ok(true)
             }
             None => Ok(false),
@@ -188,11 +206,45 @@ impl Store for MemoryStore {
         Ok(call.is_some_and(|call| call.token == token))
     }
 
-    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError> {
+    async fn join(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        _now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.tables().join(replica_id, key_ids);
+        Ok(())
+    }
+
+    async fn beat(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        _now: Timestamp,
+    ) -> Result<Option<Vec<ReplicaRow>>, StoreError> {
+        Ok(self.tables().beat(replica_id, key_ids))
+    }
+
+    async fn bury(&self, replica_id: ReplicaId, counter: u64) -> Result<bool, StoreError> {
+        Ok(self.tables().bury(replica_id, counter))
+    }
+
+    async fn release(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        self.tables().give_back(replica_id, now);
+        Ok(())
+    }
+
+    async fn leave(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        tables.give_back(replica_id, now);
+        tables.replicas.remove(&replica_id);
+        Ok(())
+    }
+
+    async fn owned_count(&self, replica_id: ReplicaId) -> Result<u64, StoreError> {
         let tables = self.tables();
-        let open = tables.accounts.values().filter(|row| row.account.call.is_some());
-        let clusters: BTreeSet<_> = open.map(|row| row.cluster_id.clone()).collect();
-        Ok(clusters.into_iter().collect())
+        let mine = |record: &&Record| record.ownership.owner == Some(replica_id);
+        Ok(lists::number(tables.records.values().filter(mine).count()))
     }
 
     async fn version_of(

@@ -34,8 +34,13 @@ pub(super) const fn refusal(record: &PullSecret) -> Option<&Refusal> {
 impl Tables {
     pub(super) fn load(&self, cluster_id: &ClusterId) -> Loaded {
         let Some(row) = self.clusters.get(cluster_id) else { return Loaded::default() };
-        let record = self.records.get(cluster_id).map(|record| record.state.clone());
-        Loaded { record, version: row.version, last_generation: row.last_generation }
+        let stored = self.records.get(cluster_id);
+        Loaded {
+            record: stored.map(|record| record.state.clone()),
+            version: row.version,
+            last_generation: row.last_generation,
+            ownership: stored.map(|record| record.ownership).unwrap_or_default(),
+        }
     }
 
     /// What is due, the oldest first.

@@ -5,7 +5,7 @@ use super::super::commit::{Changes, Commit, OutboxRow, RecordChange};
 use super::super::{StoreError, commit};
 use super::error::map;
 use super::transaction::{end, query, write};
-use super::{account, audit, idempotency, record, rotation};
+use super::{account, audit, idempotency, record, rotation, turns};
 use sqlx::postgres::{PgConnection, PgPool};
 
 pub(super) async fn commit(
@@ -29,8 +29,10 @@ async fn write_all(
     let expected = commit.expected_version;
     let version =
         record::guard(db, cluster_id, expected, changes.last_generation, commit.at).await?;
+    // Before this rotation's own rows count as one at work.
+    turns::write(db, commit).await?;
     match changes.record {
-        RecordChange::Write(record) => record::write(db, record, commit.due_at).await?,
+        RecordChange::Write(record) => record::write(db, record, commit).await?,
         RecordChange::Remove => record::remove(db, cluster_id).await?,
         RecordChange::Nothing => {}
     }
@@ -63,7 +65,7 @@ async fn write_all(
 const INSERT_OUTBOX: &str = "INSERT INTO outbox \
      (event_id, kind, subject, at, data, next_attempt_at) VALUES ($1, $2, $3, $4, $5::jsonb, $4)";
 
-async fn write_outbox(db: &mut PgConnection, row: &OutboxRow) -> Result<(), StoreError> {
+pub(super) async fn write_outbox(db: &mut PgConnection, row: &OutboxRow) -> Result<(), StoreError> {
     let query = query(INSERT_OUTBOX)
         .bind(row.event_id)
         .bind(&row.kind)

@@ -2,33 +2,81 @@
 
 use sqlx::postgres::PgPool;
 
-use super::super::StoreError;
-use super::super::rows::decode::{count, signed, word};
+use super::super::rows::decode::{count, signed};
+use super::super::rows::replicas::ClaimRow;
+use super::super::{Claimed, OwnedBy, StoreError};
 use super::error::map;
-use super::transaction::{all, end, execute, one, query, query_as, write};
-use crate::ids::{AccountId, CallToken, ClusterId};
+use super::transaction::{Select, end, execute, one, query, query_as, write};
+use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId};
 use crate::time::Timestamp;
 
-/// Index: `pull_secrets_due`, then the primary key. Rows that others are taking, or committing, are passed
-/// over and not waited for. Moving the due time is what takes them, so a taker that dies gives them back.
-pub(super) const TAKE: &str = "WITH due AS (SELECT cluster_id, due_at FROM pull_secrets \
-     WHERE due_at IS NOT NULL AND due_at <= $1 ORDER BY due_at, cluster_id LIMIT $2 \
-     FOR NO KEY UPDATE SKIP LOCKED), \
-     taken AS (UPDATE pull_secrets p SET due_at = $3 FROM due WHERE p.cluster_id = due.cluster_id \
-     RETURNING p.cluster_id, due.due_at AS was_due_at) \
-     SELECT cluster_id FROM taken ORDER BY was_due_at, cluster_id";
+// $1 is the taker, $2 the new due time, $3 the limit. Rows that others are taking, or committing, are passed over
+// and not waited for. An owner without a row is dead: whoever owns something made its row before.
+macro_rules! take {
+    ($which:literal, $order:literal, $shown:literal) => {
+        concat!(
+            "WITH found AS (SELECT p.cluster_id, p.due_at, p.owner, p.epoch FROM pull_secrets p WHERE ",
+            $which,
+            " ORDER BY ",
+            $order,
+            " LIMIT $3 FOR NO KEY UPDATE OF p SKIP LOCKED), \
+             taken AS (UPDATE pull_secrets p SET due_at = $2, owner = $1, \
+             epoch = p.epoch + (p.owner IS DISTINCT FROM $1)::int FROM found \
+             WHERE p.cluster_id = found.cluster_id \
+             RETURNING p.cluster_id, found.due_at, found.owner, found.epoch) \
+             SELECT taken.cluster_id AS cluster_id, c.version AS version, taken.owner AS owner, \
+             taken.epoch AS epoch FROM taken JOIN clusters c ON c.cluster_id = taken.cluster_id \
+             ORDER BY ",
+            $shown
+        )
+    };
+}
+
+/// Index: `pull_secrets_due`, then the primary keys.
+pub(super) const TAKE: &str = take!(
+    "p.due_at IS NOT NULL AND p.due_at <= $4 AND (p.owner IS NULL OR p.owner = $1 \
+     OR NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner))",
+    "p.due_at, p.cluster_id",
+    "taken.due_at, taken.cluster_id"
+);
+
+/// Index: `pull_secrets_owned`, then the primary keys. Owned is what has work.
+pub(super) const TAKE_ORPHANS: &str = take!(
+    "p.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner)",
+    "p.owner, p.cluster_id",
+    "taken.owner, taken.cluster_id"
+);
 
 pub(super) async fn due(
     pool: &PgPool,
     now: Timestamp,
     limit: u32,
     push_until: Timestamp,
-) -> Result<Vec<ClusterId>, StoreError> {
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
+    let query = query_as(TAKE).bind(taker.0).bind(push_until).bind(i64::from(limit)).bind(now);
+    take(pool, query, taker).await
+}
+
+pub(super) async fn orphans(
+    pool: &PgPool,
+    limit: u32,
+    push_until: Timestamp,
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
+    let query = query_as(TAKE_ORPHANS).bind(taker.0).bind(push_until).bind(i64::from(limit));
+    take(pool, query, taker).await
+}
+
+async fn take(
+    pool: &PgPool,
+    query: Select<'_, ClaimRow>,
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
     let mut tx = write(pool).await?;
-    let query = query_as(TAKE).bind(now).bind(i64::from(limit)).bind(push_until);
-    let rows: Result<Vec<(String,)>, _> = query.fetch_all(&mut *tx).await.map_err(map);
+    let rows = query.fetch_all(&mut *tx).await.map_err(map);
     let rows = end(tx, rows).await?;
-    rows.iter().map(|(cluster_id,)| word(cluster_id, "a cluster id")).collect()
+    rows.into_iter().map(|row| row.taken_by(taker)).collect()
 }
 
 /// Index: `pull_secrets_due`.
@@ -44,15 +92,18 @@ pub(super) async fn due_count(pool: &PgPool, now: Timestamp) -> Result<u64, Stor
 /// decided on an old version could be written over the one of a commit that is under way.
 const RESCHEDULE: &str = "WITH held AS (SELECT cluster_id FROM clusters \
      WHERE cluster_id = $1 AND version = $2 FOR NO KEY UPDATE) \
-     UPDATE pull_secrets p SET due_at = $3 FROM held WHERE p.cluster_id = held.cluster_id";
+     UPDATE pull_secrets p SET due_at = $3, owner = $4 FROM held \
+     WHERE p.cluster_id = held.cluster_id AND p.epoch = $5";
 
 pub(super) async fn reschedule(
     pool: &PgPool,
     cluster_id: &ClusterId,
     version: u64,
     due_at: Option<Timestamp>,
+    ownership: OwnedBy,
 ) -> Result<bool, StoreError> {
     let query = query(RESCHEDULE).bind(cluster_id.as_str()).bind(signed(version)).bind(due_at);
+    let query = query.bind(ownership.owner.map(|owner| owner.0)).bind(signed(ownership.epoch));
     Ok(execute(pool, query).await? == 1)
 }
 
@@ -68,13 +119,4 @@ pub(super) async fn is_current(
     let query = query_as(IS_CURRENT).bind(account_id.0).bind(token.0);
     let (current,): (bool,) = one(pool, query).await?;
     Ok(current)
-}
-
-/// Index: `accounts_open_calls`.
-pub(super) const SELECT_OPEN_CALLS: &str = "SELECT DISTINCT cluster_id FROM accounts \
-     WHERE call_token IS NOT NULL ORDER BY cluster_id";
-
-pub(super) async fn open_calls(pool: &PgPool) -> Result<Vec<ClusterId>, StoreError> {
-    let rows: Vec<(String,)> = all(pool, query_as(SELECT_OPEN_CALLS)).await?;
-    rows.iter().map(|(cluster_id,)| word(cluster_id, "a cluster id")).collect()
 }

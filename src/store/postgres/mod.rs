@@ -1,4 +1,4 @@
-//! PostgreSQL, for one serving process; see `lease`.
+//! PostgreSQL, for any number of replicas; see `replicas`.
 //!
 //! Any number of connections write at once, and PgBouncer in transaction mode may stand between: no call needs
 //! a session (`open`, `transaction`). What SQLite's single writer gives for free, row locks give here: a commit
@@ -8,20 +8,24 @@
 mod account;
 mod attention;
 mod audit;
+mod break_glass;
+mod break_glass_store;
 mod commit;
 mod due;
 mod error;
 mod fleet;
+mod hints;
 mod idempotency;
-mod lease;
 mod ledger;
 mod open;
 mod read;
 mod record;
+mod replicas;
 mod rotation;
 mod rotations;
 mod time;
 mod transaction;
+mod turns;
 mod upkeep;
 
 #[cfg(test)]
@@ -38,17 +42,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::postgres::PgPool;
 use uuid::Uuid;
 
 use super::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
-    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
-    IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
-    Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts,
+    AuditStream, Claimed, Commit, Cursor, Described, Hint, IdempotencyAnswer, IdempotencyKey,
+    IdempotencyStart, IdempotencyState, Listening, Loaded, OwnedBy, Page, Presented,
+    PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
+    RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
 };
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -56,7 +61,9 @@ use crate::time::Timestamp;
 #[derive(Debug)]
 pub struct PgStore {
     pool: PgPool,
-    lease: lease::Lease,
+    /// One connection that work cannot use up: whoever cannot say that it lives is taken for dead.
+    own: PgPool,
+    url: SecretString,
     seal: Option<Arc<dyn AuditSeal>>,
 }
 
@@ -68,7 +75,8 @@ impl PgStore {
     /// `Url` for a strange address, `Unavailable` when the server does not answer.
     pub async fn open(url: &str, connections: u32) -> Result<Self, StoreError> {
         let pool = open::open(url, connections).await?;
-        Ok(Self { pool, lease: lease::Lease::default(), seal: None })
+        let own = open::lazily(url, 1)?;
+        Ok(Self { pool, own, url: url.into(), seal: None })
     }
 
     /// From now on the rows of the audit are chained with this key.
@@ -82,10 +90,12 @@ impl PgStore {
         self.seal.as_deref()
     }
 
-    /// The pool for what must not be written beside another process.
-    fn writer(&self) -> Result<&PgPool, StoreError> {
-        self.lease.check()?;
-        Ok(&self.pool)
+    /// Whether this program can work with what answers at the address.
+    ///
+    /// # Errors
+    /// `Unworkable` for a standby, or a pooler that knows no transactions.
+    pub async fn check_server(&self) -> Result<(), StoreError> {
+        open::check_server(&self.pool).await
     }
 }
 
@@ -104,19 +114,15 @@ impl Store for PgStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        upkeep::ping(self.writer()?).await
+        upkeep::ping(&self.pool).await
     }
 
     async fn claim_installation(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
         upkeep::claim_installation(&self.pool, id, now).await
     }
 
-    async fn hold_alone(&self) -> Result<(), StoreError> {
-        self.lease.hold(&self.pool).await
-    }
-
     async fn close(&self) {
-        self.lease.release(&self.pool).await;
+        self.own.close().await;
         self.pool.close().await;
     }
 
@@ -125,7 +131,7 @@ impl Store for PgStore {
     }
 
     async fn commit(&self, commit: Commit<'_>) -> Result<u64, StoreError> {
-        commit::commit(self.writer()?, &commit, self.seal()).await
+        commit::commit(&self.pool, &commit, self.seal()).await
     }
 
     async fn due(
@@ -133,8 +139,18 @@ impl Store for PgStore {
         now: Timestamp,
         limit: u32,
         push_until: Timestamp,
-    ) -> Result<Vec<ClusterId>, StoreError> {
-        due::due(self.writer()?, now, limit, push_until).await
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        due::due(&self.pool, now, limit, push_until, taker).await
+    }
+
+    async fn orphans(
+        &self,
+        limit: u32,
+        push_until: Timestamp,
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        due::orphans(&self.pool, limit, push_until, taker).await
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
@@ -146,8 +162,9 @@ impl Store for PgStore {
         cluster_id: &ClusterId,
         version: u64,
         due_at: Option<Timestamp>,
+        ownership: OwnedBy,
     ) -> Result<bool, StoreError> {
-        due::reschedule(self.writer()?, cluster_id, version, due_at).await
+        due::reschedule(&self.pool, cluster_id, version, due_at, ownership).await
     }
 
     async fn is_current(
@@ -158,8 +175,46 @@ impl Store for PgStore {
         due::is_current(&self.pool, account_id, token).await
     }
 
-    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError> {
-        due::open_calls(&self.pool).await
+    async fn join(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        replicas::join(&self.own, replica_id, key_ids, now).await
+    }
+
+    async fn beat(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        now: Timestamp,
+    ) -> Result<Option<Vec<ReplicaRow>>, StoreError> {
+        replicas::beat(&self.own, replica_id, key_ids, now).await
+    }
+
+    async fn bury(&self, replica_id: ReplicaId, counter: u64) -> Result<bool, StoreError> {
+        replicas::bury(&self.own, replica_id, counter).await
+    }
+
+    async fn release(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        replicas::release(&self.own, replica_id, now).await
+    }
+
+    async fn leave(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        replicas::leave(&self.own, replica_id, now).await
+    }
+
+    async fn owned_count(&self, replica_id: ReplicaId) -> Result<u64, StoreError> {
+        replicas::owned_count(&self.pool, replica_id).await
+    }
+
+    async fn tell(&self, hint: &Hint) -> Result<(), StoreError> {
+        hints::tell(&self.pool, &hint.to_string()).await
+    }
+
+    async fn listen(&self) -> Result<Listening, StoreError> {
+        hints::listen(open::lazily(self.url.expose_secret(), 1)?, &self.pool).await
     }
 
     async fn version_of(
@@ -245,11 +300,11 @@ impl Store for PgStore {
         &self,
         start: &IdempotencyStart,
     ) -> Result<IdempotencyState, StoreError> {
-        idempotency::begin(self.writer()?, start).await
+        idempotency::begin(&self.pool, start).await
     }
 
     async fn answer_idempotent(&self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
-        idempotency::answer_alone(self.writer()?, answer).await
+        idempotency::answer_alone(&self.pool, answer).await
     }
 
     async fn release_idempotent(
@@ -257,7 +312,7 @@ impl Store for PgStore {
         key: &IdempotencyKey,
         holder: Uuid,
     ) -> Result<(), StoreError> {
-        idempotency::release(self.writer()?, key, holder).await
+        idempotency::release(&self.pool, key, holder).await
     }
 
     async fn correct_idempotent(
@@ -266,11 +321,11 @@ impl Store for PgStore {
         holder: Uuid,
         status: Option<u16>,
     ) -> Result<(), StoreError> {
-        idempotency::correct(self.writer()?, key, holder, status).await
+        idempotency::correct(&self.pool, key, holder, status).await
     }
 
     async fn record_audit(&self, rows: &[AuditRow]) -> Result<(), StoreError> {
-        audit::record(self.writer()?, rows, self.seal()).await
+        audit::record(&self.pool, rows, self.seal()).await
     }
 
     async fn list_audit(
@@ -287,7 +342,7 @@ impl Store for PgStore {
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<AuditCheckpoint>, StoreError> {
-        ledger::checkpoint(self.writer()?, now, limit, self.seal()).await
+        ledger::checkpoint(&self.pool, now, limit, self.seal()).await
     }
 
     async fn prune_audit(
@@ -296,7 +351,7 @@ impl Store for PgStore {
         now: Timestamp,
         batch: u32,
     ) -> Result<u64, StoreError> {
-        ledger::prune(self.writer()?, before, now, batch, self.seal()).await
+        ledger::prune(&self.pool, before, now, batch, self.seal()).await
     }
 
     async fn next_audit_stream(&self, after: &str) -> Result<Option<String>, StoreError> {
@@ -330,10 +385,10 @@ impl Store for PgStore {
     }
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
-        upkeep::reseal(self.writer()?, batch).await
+        upkeep::reseal(&self.pool, batch).await
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {
-        upkeep::purge(self.writer()?, before).await
+        upkeep::purge(&self.pool, before).await
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Nothing here may need a session of its own. Between PostgreSQL and this program there may be PgBouncer in
 //! transaction mode, which gives each transaction whatever server connection is free. So there are no named
-//! prepared statements, no settings outside a transaction, no session locks, no LISTEN; see `transaction`.
+//! prepared statements, no settings outside a transaction, no session locks; see `transaction`. Only `hints` listens on a
+//! connection of its own, and can do without.
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use super::super::StoreError;
 use super::error::map;
+use super::transaction::{one, query_as};
 
 /// How long a task waits for a connection, and the first one for the server.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,14 +36,44 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
     })
 }
 
-pub(super) async fn open(url: &str, connections: u32) -> Result<PgPool, StoreError> {
-    let pool = PgPoolOptions::new()
-        // One of them keeps the lease while the others work.
-        .max_connections(connections.max(2))
+fn sized(connections: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections.max(1))
         .acquire_timeout(ACQUIRE_TIMEOUT)
         // A connection that died with a server that was started again is noticed before it is used.
-        .test_before_acquire(true);
-    pool.connect_with(options(url)?).await.map_err(map)
+        .test_before_acquire(true)
+}
+
+pub(super) async fn open(url: &str, connections: u32) -> Result<PgPool, StoreError> {
+    sized(connections).connect_with(options(url)?).await.map_err(map)
+}
+
+/// Connects when it is first used.
+pub(super) fn lazily(url: &str, connections: u32) -> Result<PgPool, StoreError> {
+    Ok(sized(connections).connect_lazy_with(options(url)?))
+}
+
+const LOOK: &str = "SELECT pg_is_in_recovery(), current_setting('server_version_num')::int";
+/// The oldest release that is still maintained.
+const OLDEST: i32 = 140_000;
+
+/// Says what is wrong in words that name the remedy, before anything fails in words that do not.
+pub(super) async fn check_server(pool: &PgPool) -> Result<(), StoreError> {
+    let unworkable = |what: &str| Err(StoreError::Unworkable { what: what.to_owned() });
+    let looked: Result<(bool, i32), _> = one(pool, query_as(LOOK)).await;
+    match looked {
+        Ok((true, _)) => unworkable(
+            "leads to a standby, which may only be read and may lag behind; every replica needs the primary",
+        ),
+        Ok((false, version)) if version < OLDEST => {
+            unworkable("PostgreSQL 14 is the oldest release that works here")
+        }
+        Ok((false, _)) => Ok(()),
+        Err(StoreError::Unavailable { detail, .. }) if detail.contains("statement pooling") => {
+            unworkable("leads to a pooler in statement mode; transaction mode, or none, is needed")
+        }
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

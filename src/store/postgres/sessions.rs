@@ -37,9 +37,12 @@ async fn nothing_outlives_its_transaction() {
     assert_eq!(conflict, Err(StoreError::Conflict));
     assert_eq!(left_behind(&store).await, fresh);
     store.load(&id).await.unwrap();
-    store.due(now, 1, now).await.unwrap();
+    let me = crate::ids::ReplicaId(Uuid::from_u128(1));
+    store.due(now, 1, now, me).await.unwrap();
+    store.orphans(1, now, me).await.unwrap();
+    store.tell(&Hint::Members).await.unwrap();
     store.state_counts().await.unwrap();
-    store.hold_alone().await.unwrap();
+    store.owned_count(me).await.unwrap();
     assert_eq!(left_behind(&store).await, fresh);
     store.close().await;
 }

@@ -5,7 +5,7 @@ use sqlx::postgres::{PgConnection, PgPool};
 
 use super::super::rows::read::SecretRow;
 use super::super::schema;
-use super::super::{PurgeBefore, Purged, Reseal, SealedSecret, StoreError};
+use super::super::{PurgeBefore, Purged, Reseal, SealedSecret, StoreError, Unavailable};
 use super::error::map;
 use super::transaction::{all, end, query, query_as, read, write};
 use crate::ids::AccountId;
@@ -60,7 +60,14 @@ async fn version_in(db: &mut PgConnection) -> Result<i64, StoreError> {
 }
 
 pub(super) async fn ping(pool: &PgPool) -> Result<(), StoreError> {
-    sqlx::raw_sql("SELECT 1").execute(pool).await.map_err(map).map(drop)
+    // A standby, or a primary that was told to take no writes, answers reads as ever.
+    let query = query_as("SELECT current_setting('transaction_read_only')");
+    let (read_only,): (String,) = query.fetch_one(pool).await.map_err(map)?;
+    if read_only == "off" {
+        return Ok(());
+    }
+    let detail = "the database takes no writes".to_owned();
+    Err(StoreError::Unavailable { reason: Unavailable::ReadOnly, detail })
 }
 
 /// Index: the primary key. The first one decides.

@@ -2,12 +2,13 @@
 
 use sqlx::FromRow;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use super::super::columns::StateColumns;
-use super::super::{Loaded, PullSecretRow, StoreError};
+use super::super::{Loaded, OwnedBy, PullSecretRow, StoreError};
 use super::decode::{count, generation, maybe_word, small, word};
 use super::rotation::BriefRow;
-use crate::ids::{ClusterId, Generation, RegistryId};
+use crate::ids::{ClusterId, Generation, RegistryId, ReplicaId};
 use crate::state::pull_secret::{
     Account, Consumer, PullSecret, Quarantine, Refusal, Rotation, Served, Slot,
 };
@@ -24,7 +25,8 @@ macro_rules! head_columns {
          p.registries AS registries, p.created_at AS created_at, \
          p.last_rotated_at AS last_rotated_at, p.next_rotation_at AS next_rotation_at, \
          p.slot_at AS slot_at, p.slot_failures AS slot_failures, \
-         p.quarantine_since AS quarantine_since, p.quarantine_retry_at AS quarantine_retry_at"
+         p.quarantine_since AS quarantine_since, p.quarantine_retry_at AS quarantine_retry_at, \
+         p.owner AS owner, p.epoch AS epoch"
     };
 }
 pub(in crate::store) use head_columns;
@@ -49,6 +51,8 @@ pub(in crate::store) struct HeadRow {
     slot_failures: Option<i64>,
     quarantine_since: Option<Timestamp>,
     quarantine_retry_at: Option<Timestamp>,
+    owner: Option<Uuid>,
+    epoch: i64,
 }
 
 /// A record without what hangs on it.
@@ -64,6 +68,7 @@ pub(in crate::store) struct Head {
     pub next_rotation_at: Option<Timestamp>,
     pub slot: Option<Slot>,
     pub quarantine: Option<Quarantine>,
+    pub ownership: OwnedBy,
 }
 
 pub(in crate::store) fn served(
@@ -100,6 +105,7 @@ impl TryFrom<HeadRow> for Head {
             next_rotation_at: row.next_rotation_at,
             slot: row.slot_at.zip(row.slot_failures).map(slot).transpose()?,
             quarantine: quarantine.map(|(since, retry_at)| Quarantine { since, retry_at }),
+            ownership: OwnedBy { owner: row.owner.map(ReplicaId), epoch: count(row.epoch)? },
         })
     }
 }
@@ -113,6 +119,7 @@ impl Head {
         consumers: Vec<Consumer>,
     ) -> Result<Loaded, StoreError> {
         let (version, last_generation) = (self.version, self.last_generation);
+        let ownership = self.ownership;
         let record = PullSecret {
             cluster_id: self.cluster_id,
             state: self.state.rebuild(running)?,
@@ -128,14 +135,15 @@ impl Head {
             slot: self.slot,
             quarantine: self.quarantine,
         };
-        Ok(Loaded { record: Some(record), version, last_generation })
+        Ok(Loaded { record: Some(record), version, last_generation, ownership })
     }
 }
 
 /// What is left of a cluster without a record.
 pub(in crate::store) fn without_record(row: Option<(i64, i64)>) -> Result<Loaded, StoreError> {
     let Some((version, last)) = row else { return Ok(Loaded::default()) };
-    Ok(Loaded { record: None, version: count(version)?, last_generation: generation(last)? })
+    let (version, last_generation) = (count(version)?, generation(last)?);
+    Ok(Loaded { version, last_generation, ..Loaded::default() })
 }
 
 /// The columns that [`bind_record`] binds.
@@ -143,12 +151,13 @@ macro_rules! record_columns {
     () => {
         "cluster_id, state, state_since, served_generation, served_since, issuing_generation, \
          refusal_registry_id, refusal_message, registries, created_at, last_rotated_at, \
-         next_rotation_at, slot_at, slot_failures, quarantine_since, quarantine_retry_at, due_at"
+         next_rotation_at, slot_at, slot_failures, quarantine_since, quarantine_retry_at, due_at, \
+         owner, epoch"
     };
 }
 pub(in crate::store) use record_columns;
 
-/// A record is written whole.
+/// A record is written whole, unless somebody else became its owner.
 macro_rules! record_changes {
     () => {
         "ON CONFLICT (cluster_id) DO UPDATE SET state = excluded.state, \
@@ -159,18 +168,20 @@ macro_rules! record_changes {
          created_at = excluded.created_at, last_rotated_at = excluded.last_rotated_at, \
          next_rotation_at = excluded.next_rotation_at, slot_at = excluded.slot_at, \
          slot_failures = excluded.slot_failures, quarantine_since = excluded.quarantine_since, \
-         quarantine_retry_at = excluded.quarantine_retry_at, due_at = excluded.due_at"
+         quarantine_retry_at = excluded.quarantine_retry_at, due_at = excluded.due_at, \
+         owner = excluded.owner, epoch = excluded.epoch WHERE pull_secrets.epoch = "
     };
 }
 pub(in crate::store) use record_changes;
 
-/// Binds [`record_columns`]; the list of registries as JSON text.
+/// Binds [`record_columns`] and the epoch that is expected; the list of registries as JSON text.
 macro_rules! bind_record {
-    ($query:expr, $record:expr, $due_at:expr) => {{
+    ($query:expr, $record:expr, $commit:expr) => {{
         let columns = $crate::store::columns::StateColumns::of(&$record.state);
         let refusal = columns.refusal.as_ref();
         let registries = serde_json::to_string(&$record.registries)
             .map_err(|_| StoreError::corrupt("a list of registries"))?;
+        let after = $commit.ownership.passed_to($commit.owner);
         $query
             .bind($record.cluster_id.as_str())
             .bind(<&'static str>::from(columns.state))
@@ -188,7 +199,10 @@ macro_rules! bind_record {
             .bind($record.slot.map(|slot| i64::from(slot.failures)))
             .bind($record.quarantine.map(|quarantine| quarantine.since))
             .bind($record.quarantine.map(|quarantine| quarantine.retry_at))
-            .bind($due_at)
+            .bind($commit.due_at)
+            .bind(after.owner.map(|owner| owner.0))
+            .bind($crate::store::rows::decode::signed(after.epoch))
+            .bind($crate::store::rows::decode::signed($commit.ownership.epoch))
     }};
 }
 pub(in crate::store) use bind_record;

@@ -3,25 +3,42 @@
 use sqlx::query::QueryAs;
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteConnection, SqlitePool};
 
-use super::super::StoreError;
-use super::super::rows::decode::{count, signed, word};
+use super::super::rows::decode::{count, signed};
+use super::super::rows::replicas::ClaimRow;
+use super::super::{Claimed, OwnedBy, StoreError};
 use super::error::map;
 use super::write::Write;
-use crate::ids::{AccountId, CallToken, ClusterId};
+use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId};
 use crate::time::Timestamp;
 
-/// Index: `pull_secrets_due`.
-pub(super) const SELECT_DUE: &str = "SELECT cluster_id FROM pull_secrets \
-     WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at, cluster_id LIMIT ?2";
-
-type Select = QueryAs<'static, Sqlite, (String,), SqliteArguments>;
-
-fn select(now: Timestamp, limit: u32) -> Select {
-    sqlx::query_as(SELECT_DUE).bind(now).bind(limit)
+macro_rules! claimable {
+    ($rest:literal) => {
+        concat!(
+            "SELECT p.cluster_id AS cluster_id, c.version AS version, p.owner AS owner, p.epoch AS epoch \
+             FROM pull_secrets p JOIN clusters c ON c.cluster_id = p.cluster_id WHERE ",
+            $rest
+        )
+    };
 }
 
+/// Index: `pull_secrets_due`, the primary keys.
+pub(super) const SELECT_DUE: &str = claimable!(
+    "p.due_at IS NOT NULL AND p.due_at <= ?3 AND (p.owner IS NULL OR p.owner = ?1 \
+     OR NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner)) \
+     ORDER BY p.due_at, p.cluster_id LIMIT ?2"
+);
+
+/// Index: `pull_secrets_owned`, the primary keys.
+pub(super) const SELECT_ORPHANS: &str = claimable!(
+    "p.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner) \
+     ORDER BY p.owner, p.cluster_id LIMIT ?1"
+);
+
+type Select<'q> = QueryAs<'q, Sqlite, ClaimRow, SqliteArguments>;
+
 /// Index: the primary key.
-const PUSH: &str = "UPDATE pull_secrets SET due_at = ?2 WHERE cluster_id = ?1";
+const TAKE: &str =
+    "UPDATE pull_secrets SET due_at = ?2, owner = ?3, epoch = ?4 WHERE cluster_id = ?1";
 
 pub(super) async fn due(
     reader: &SqlitePool,
@@ -29,28 +46,58 @@ pub(super) async fn due(
     now: Timestamp,
     limit: u32,
     push_until: Timestamp,
-) -> Result<Vec<ClusterId>, StoreError> {
-    let select = |limit: u32| sqlx::query_as::<_, (String,)>(SELECT_DUE).bind(now).bind(limit);
-    if select(1).fetch_optional(reader).await.map_err(map)?.is_none() {
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
+    let select = |limit: u32| sqlx::query_as(SELECT_DUE).bind(taker.0).bind(limit).bind(now);
+    let first: Option<ClaimRow> = select(1).fetch_optional(reader).await.map_err(map)?;
+    if first.is_none() {
         return Ok(Vec::new());
     }
+    take_all(writer, select(limit), push_until, taker).await
+}
+
+pub(super) async fn orphans(
+    reader: &SqlitePool,
+    writer: &SqlitePool,
+    limit: u32,
+    push_until: Timestamp,
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
+    let select = |limit: u32| sqlx::query_as(SELECT_ORPHANS).bind(limit);
+    let first: Option<ClaimRow> = select(1).fetch_optional(reader).await.map_err(map)?;
+    if first.is_none() {
+        return Ok(Vec::new());
+    }
+    take_all(writer, select(limit), push_until, taker).await
+}
+
+async fn take_all(
+    writer: &SqlitePool,
+    select: Select<'_>,
+    push_until: Timestamp,
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
     let mut tx = Write::begin(writer).await?;
-    let taken = take(&mut tx, now, limit, push_until).await;
+    let taken = take(&mut tx, select, push_until, taker).await;
     tx.end(taken).await
 }
 
 async fn take(
     db: &mut SqliteConnection,
-    now: Timestamp,
-    limit: u32,
+    select: Select<'_>,
     push_until: Timestamp,
-) -> Result<Vec<ClusterId>, StoreError> {
-    let rows = select(now, limit).fetch_all(&mut *db).await.map_err(map)?;
-    for (cluster_id,) in &rows {
-        let push = sqlx::query(PUSH).bind(cluster_id).bind(push_until);
-        push.execute(&mut *db).await.map_err(map)?;
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
+    let rows = select.fetch_all(&mut *db).await.map_err(map)?;
+    let mut taken = Vec::with_capacity(rows.len());
+    for row in rows {
+        let claimed = row.taken_by(taker)?;
+        let take = sqlx::query(TAKE).bind(claimed.cluster_id.as_str()).bind(push_until);
+        let take = take.bind(taker.0).bind(signed(claimed.ownership.epoch));
+        take.execute(&mut *db).await.map_err(map)?;
+        taken.push(claimed);
     }
-    rows.iter().map(|(cluster_id,)| word(cluster_id, "a cluster id")).collect()
+    Ok(taken)
 }
 
 /// Index: `pull_secrets_due`.
@@ -64,17 +111,19 @@ pub(super) async fn due_count(reader: &SqlitePool, now: Timestamp) -> Result<u64
 }
 
 /// Index: both primary keys.
-const RESCHEDULE: &str = "UPDATE pull_secrets SET due_at = ?3 WHERE cluster_id = ?1 \
-     AND EXISTS (SELECT 1 FROM clusters c WHERE c.cluster_id = ?1 AND c.version = ?2)";
+const RESCHEDULE: &str = "UPDATE pull_secrets SET due_at = ?3, owner = ?4 WHERE cluster_id = ?1 \
+     AND epoch = ?5 AND EXISTS (SELECT 1 FROM clusters c WHERE c.cluster_id = ?1 AND c.version = ?2)";
 
 pub(super) async fn reschedule(
     writer: &SqlitePool,
     cluster_id: &ClusterId,
     version: u64,
     due_at: Option<Timestamp>,
+    ownership: OwnedBy,
 ) -> Result<bool, StoreError> {
     let query = sqlx::query(RESCHEDULE).bind(cluster_id.as_str()).bind(signed(version));
-    let done = query.bind(due_at).execute(writer).await.map_err(map)?;
+    let query = query.bind(due_at).bind(ownership.owner.map(|owner| owner.0));
+    let done = query.bind(signed(ownership.epoch)).execute(writer).await.map_err(map)?;
     Ok(done.rows_affected() == 1)
 }
 
@@ -91,14 +140,4 @@ pub(super) async fn is_current(
     let query = query.bind(account_id.0).bind(token.0);
     let (current,): (bool,) = query.fetch_one(reader).await.map_err(map)?;
     Ok(current)
-}
-
-/// Index: `accounts_open_calls`.
-pub(super) const SELECT_OPEN_CALLS: &str = "SELECT DISTINCT cluster_id FROM accounts \
-     WHERE call_token IS NOT NULL ORDER BY cluster_id";
-
-pub(super) async fn open_calls(reader: &SqlitePool) -> Result<Vec<ClusterId>, StoreError> {
-    let rows: Vec<(String,)> =
-        sqlx::query_as(SELECT_OPEN_CALLS).fetch_all(reader).await.map_err(map)?;
-    rows.iter().map(|(cluster_id,)| word(cluster_id, "a cluster id")).collect()
 }

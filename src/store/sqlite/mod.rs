@@ -7,6 +7,8 @@
 mod account;
 mod attention;
 mod audit;
+mod break_glass;
+mod break_glass_store;
 mod commit;
 mod due;
 mod error;
@@ -14,11 +16,15 @@ mod fleet;
 mod idempotency;
 mod ledger;
 mod open;
+mod place;
+mod probe;
 mod read;
 mod record;
+mod replicas;
 mod rotation;
 mod rotations;
 mod time;
+mod turns;
 mod upkeep;
 mod write;
 
@@ -38,12 +44,12 @@ use uuid::Uuid;
 
 use super::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal,
-    AuditStream, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
-    IdempotencyState, Loaded, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore,
-    Purged, Reseal, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, TroubleCounts,
+    AuditStream, Claimed, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey,
+    IdempotencyStart, IdempotencyState, Loaded, OwnedBy, Page, Presented, PullSecretFilter,
+    PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail, RotationFilter,
+    RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
 };
-use crate::ids::{AccountId, CallToken, ClusterId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -55,6 +61,8 @@ pub struct SqliteStore {
     seal: Option<Arc<dyn AuditSeal>>,
     /// Held until the pools are closed.
     lock: Mutex<Option<File>>,
+    places: Vec<place::Place>,
+    probe: probe::Probe,
 }
 
 impl SqliteStore {
@@ -79,8 +87,9 @@ impl SqliteStore {
     }
 
     fn of(opened: open::Opened) -> Self {
-        let open::Opened { writer, reader, lock } = opened;
-        Self { writer, reader, seal: None, lock: Mutex::new(lock) }
+        let open::Opened { writer, reader, lock, places } = opened;
+        let probe = probe::Probe::default();
+        Self { writer, reader, seal: None, lock: Mutex::new(lock), places, probe }
     }
 
     /// From now on the rows of the audit are chained with this key.
@@ -88,6 +97,12 @@ impl SqliteStore {
     pub fn with_audit_seal(mut self, seal: Arc<dyn AuditSeal>) -> Self {
         self.seal = Some(seal);
         self
+    }
+
+    /// The one connection that writes, as long as its file is the one at its place.
+    fn writer(&self) -> Result<&SqlitePool, StoreError> {
+        self.places.iter().try_for_each(place::Place::check)?;
+        Ok(&self.writer)
     }
 
     fn seal(&self) -> Option<&dyn AuditSeal> {
@@ -98,7 +113,7 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn migrate(&self) -> Result<(), StoreError> {
-        upkeep::migrate(&self.writer).await
+        upkeep::migrate(self.writer()?).await
     }
 
     async fn schema_version(&self) -> Result<i64, StoreError> {
@@ -110,11 +125,12 @@ impl Store for SqliteStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        upkeep::ping(&self.reader).await
+        upkeep::ping(&self.reader).await?;
+        self.probe.writes(self.writer()?).await
     }
 
     async fn claim_installation(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
-        upkeep::claim_installation(&self.writer, id, now).await
+        upkeep::claim_installation(self.writer()?, id, now).await
     }
 
     async fn close(&self) {
@@ -128,7 +144,7 @@ impl Store for SqliteStore {
     }
 
     async fn commit(&self, commit: Commit<'_>) -> Result<u64, StoreError> {
-        commit::commit(&self.writer, &commit, self.seal()).await
+        commit::commit(self.writer()?, &commit, self.seal()).await
     }
 
     async fn due(
@@ -136,8 +152,18 @@ impl Store for SqliteStore {
         now: Timestamp,
         limit: u32,
         push_until: Timestamp,
-    ) -> Result<Vec<ClusterId>, StoreError> {
-        due::due(&self.reader, &self.writer, now, limit, push_until).await
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        due::due(&self.reader, self.writer()?, now, limit, push_until, taker).await
+    }
+
+    async fn orphans(
+        &self,
+        limit: u32,
+        push_until: Timestamp,
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        due::orphans(&self.reader, self.writer()?, limit, push_until, taker).await
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
@@ -149,8 +175,9 @@ impl Store for SqliteStore {
         cluster_id: &ClusterId,
         version: u64,
         due_at: Option<Timestamp>,
+        ownership: OwnedBy,
     ) -> Result<bool, StoreError> {
-        due::reschedule(&self.writer, cluster_id, version, due_at).await
+        due::reschedule(self.writer()?, cluster_id, version, due_at, ownership).await
     }
 
     async fn is_current(
@@ -161,8 +188,38 @@ impl Store for SqliteStore {
         due::is_current(&self.reader, account_id, token).await
     }
 
-    async fn clusters_with_open_calls(&self) -> Result<Vec<ClusterId>, StoreError> {
-        due::open_calls(&self.reader).await
+    async fn join(
+        &self,
+        replica_id: ReplicaId,
+        key_ids: &[String],
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        replicas::join(self.writer()?, replica_id, key_ids, now).await
+    }
+
+    async fn beat(
+        &self,
+        replica_id: ReplicaId,
+        _key_ids: &[String],
+        _now: Timestamp,
+    ) -> Result<Option<Vec<ReplicaRow>>, StoreError> {
+        replicas::beat(&self.reader, replica_id).await
+    }
+
+    async fn bury(&self, replica_id: ReplicaId, counter: u64) -> Result<bool, StoreError> {
+        replicas::bury(self.writer()?, replica_id, counter).await
+    }
+
+    async fn release(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        replicas::release(self.writer()?, replica_id, now).await
+    }
+
+    async fn leave(&self, replica_id: ReplicaId, now: Timestamp) -> Result<(), StoreError> {
+        replicas::leave(self.writer()?, replica_id, now).await
+    }
+
+    async fn owned_count(&self, replica_id: ReplicaId) -> Result<u64, StoreError> {
+        replicas::owned_count(&self.reader, replica_id).await
     }
 
     async fn version_of(
@@ -248,11 +305,11 @@ impl Store for SqliteStore {
         &self,
         start: &IdempotencyStart,
     ) -> Result<IdempotencyState, StoreError> {
-        idempotency::begin(&self.writer, start).await
+        idempotency::begin(self.writer()?, start).await
     }
 
     async fn answer_idempotent(&self, answer: &IdempotencyAnswer) -> Result<(), StoreError> {
-        let mut db = self.writer.acquire().await.map_err(error::map)?;
+        let mut db = self.writer()?.acquire().await.map_err(error::map)?;
         idempotency::answer(&mut db, answer).await
     }
 
@@ -261,7 +318,7 @@ impl Store for SqliteStore {
         key: &IdempotencyKey,
         holder: Uuid,
     ) -> Result<(), StoreError> {
-        idempotency::release(&self.writer, key, holder).await
+        idempotency::release(self.writer()?, key, holder).await
     }
 
     async fn correct_idempotent(
@@ -270,11 +327,11 @@ impl Store for SqliteStore {
         holder: Uuid,
         status: Option<u16>,
     ) -> Result<(), StoreError> {
-        idempotency::correct(&self.writer, key, holder, status).await
+        idempotency::correct(self.writer()?, key, holder, status).await
     }
 
     async fn record_audit(&self, rows: &[AuditRow]) -> Result<(), StoreError> {
-        audit::record(&self.writer, rows, self.seal()).await
+        audit::record(self.writer()?, rows, self.seal()).await
     }
 
     async fn list_audit(
@@ -291,7 +348,7 @@ impl Store for SqliteStore {
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<AuditCheckpoint>, StoreError> {
-        ledger::checkpoint(&self.writer, now, limit, self.seal()).await
+        ledger::checkpoint(self.writer()?, now, limit, self.seal()).await
     }
 
     async fn prune_audit(
@@ -300,7 +357,7 @@ impl Store for SqliteStore {
         now: Timestamp,
         batch: u32,
     ) -> Result<u64, StoreError> {
-        ledger::prune(&self.writer, before, now, batch, self.seal()).await
+        ledger::prune(self.writer()?, before, now, batch, self.seal()).await
     }
 
     async fn next_audit_stream(&self, after: &str) -> Result<Option<String>, StoreError> {
@@ -334,10 +391,10 @@ impl Store for SqliteStore {
     }
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
-        upkeep::reseal(&self.writer, batch).await
+        upkeep::reseal(self.writer()?, batch).await
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {
-        upkeep::purge(&self.writer, before).await
+        upkeep::purge(self.writer()?, before).await
     }
 }

@@ -15,6 +15,7 @@ use sqlx::sqlite::{
 
 use super::super::{StoreError, Unavailable};
 use super::error::map;
+use super::place::Place;
 
 /// How long a connection waits for another process' lock (a backup, a shell), and a task for the writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,6 +24,8 @@ pub(super) struct Opened {
     pub writer: SqlitePool,
     pub reader: SqlitePool,
     pub lock: Option<File>,
+    /// The database and its lock file, where this process writes.
+    pub places: Vec<Place>,
 }
 
 /// `sqlite://relative/path.db` or `sqlite:///absolute/path.db`. Nothing is decoded: what stands there is the path.
@@ -34,23 +37,26 @@ pub(super) fn path_of(url: &str) -> Result<PathBuf, StoreError> {
 
 pub(super) async fn open(path: &Path, readers: u32) -> Result<Opened, StoreError> {
     make_parent(path).map_err(|error| io(&error))?;
-    let lock = lock(path)?;
+    let (lock, lock_place) = lock(path)?;
     // The file itself, before SQLite makes it readable for everybody. Its -wal and -shm take its mode over.
-    private().append(true).open(path).map_err(|error| io(&error))?;
+    let file = private().append(true).open(path).map_err(|error| io(&error))?;
+    let place = Place::of(path, &file).map_err(|error| io(&error))?;
+    drop(file);
     let options = options(path)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true);
     let writer = pool(1).connect_with(options).await.map_err(map)?;
     let reader = pool(readers).connect_with(self::options(path).read_only(true)).await;
-    Ok(Opened { writer, reader: reader.map_err(map)?, lock: Some(lock) })
+    let places = vec![place, lock_place];
+    Ok(Opened { writer, reader: reader.map_err(map)?, lock: Some(lock), places })
 }
 
 /// Beside a process that writes, or without one. Writes are refused by SQLite itself.
 pub(super) async fn open_read_only(path: &Path, readers: u32) -> Result<Opened, StoreError> {
     let options = options(path).read_only(true);
     let reader = pool(readers).connect_with(options).await.map_err(map)?;
-    Ok(Opened { writer: reader.clone(), reader, lock: None })
+    Ok(Opened { writer: reader.clone(), reader, lock: None, places: Vec::new() })
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {
@@ -80,12 +86,13 @@ fn make_parent(path: &Path) -> std::io::Result<()> {
     }
 }
 
-fn lock(path: &Path) -> Result<File, StoreError> {
+fn lock(path: &Path) -> Result<(File, Place), StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    let file = private().append(true).open(name).map_err(|error| io(&error))?;
+    let file = private().append(true).open(&name).map_err(|error| io(&error))?;
+    let place = Place::of(Path::new(&name), &file).map_err(|error| io(&error))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok((file, place)),
         Err(TryLockError::WouldBlock) => {
             Err(StoreError::Locked { path: path.display().to_string() })
         }

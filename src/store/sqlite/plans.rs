@@ -23,9 +23,18 @@ async fn every_statement_uses_the_index_that_it_names() {
     let cases = [
         (due::SELECT_DUE, "pull_secrets_due"),
         (due::COUNT_DUE, "pull_secrets_due"),
-        (due::SELECT_OPEN_CALLS, "accounts_open_calls"),
+        (due::SELECT_ORPHANS, "pull_secrets_owned"),
+        (replicas::RELEASE, "pull_secrets_owned"),
+        (replicas::RELEASE, "accounts_open_calls"),
+        (replicas::COUNT_OWNED, "pull_secrets_owned"),
         (account::SELECT_LIVE, "accounts_live"),
         (account::SELECT_BORN, "accounts_by_generation"),
+        (turns::AT_WORK, "COVERING INDEX rotations_phase"),
+        (turns::AT_WORK, "accounts_deleting"),
+        (turns::AHEAD, "rotation_turns_order"),
+        (turns::SELECT_NEXT, "rotation_turns_order"),
+        (turns::SEND_BACK, "rotation_turns_called"),
+        (turns::COUNT_CALLED, "rotation_turns_called"),
         (rotation::SELECT_RUNNING, "rotations_running"),
         (read::SELECT_SERVED, "accounts_live"),
         (read::SELECT_SERVED, "rotations_running"),
@@ -75,6 +84,7 @@ async fn pages_are_read_in_the_order_of_their_index() {
     let (_dir, store) = empty().await;
     let pages = [
         due::SELECT_DUE,
+        turns::SELECT_NEXT,
         account::SELECT_LIVE,
         rotations::CLUSTER_ROWS,
         rotations::STATUS_ROWS,

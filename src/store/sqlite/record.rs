@@ -7,7 +7,7 @@ use super::super::rows::record::{
     ConsumerRow, Head, HeadRow, bind_record, head_columns, record_changes, record_columns,
     without_record,
 };
-use super::super::{Loaded, StoreError};
+use super::super::{Commit, Loaded, StoreError};
 use super::error::map;
 use super::{account, rotation};
 use crate::ids::{ClusterId, Generation};
@@ -76,21 +76,24 @@ pub(super) async fn guard(
     if done.rows_affected() == 1 { Ok(expected + 1) } else { Err(StoreError::Conflict) }
 }
 
-/// Index: the primary key.
+/// Index: the primary key. The guard of the version came first; this one is for an owner that changed since.
 const UPSERT_RECORD: &str = concat!(
     "INSERT INTO pull_secrets (",
     record_columns!(),
-    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) ",
-    record_changes!()
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, \
+     ?18, ?19) ",
+    record_changes!(),
+    "?20"
 );
 
 pub(super) async fn write(
     db: &mut SqliteConnection,
     record: &PullSecret,
-    due_at: Option<Timestamp>,
+    commit: &Commit<'_>,
 ) -> Result<(), StoreError> {
-    let query = bind_record!(sqlx::query(UPSERT_RECORD), record, due_at);
-    query.execute(db).await.map_err(map).map(drop)
+    let query = bind_record!(sqlx::query(UPSERT_RECORD), record, commit);
+    let done = query.execute(db).await.map_err(map)?;
+    if done.rows_affected() == 1 { Ok(()) } else { Err(StoreError::Conflict) }
 }
 
 /// Takes its consumers along. Index: the primary key.

@@ -82,6 +82,16 @@ pub struct Metrics {
     pub attention: IntGaugeVec,
     /// Accounts whose name is spoilt and that are not certainly gone yet.
     pub burnt_accounts: IntGauge,
+    /// Replicas that live, this one included.
+    pub replicas_live: IntGauge,
+    /// Credentials that this replica took over from another one.
+    pub takeovers: IntCounter,
+    /// Credentials whose work this replica does.
+    pub owned_credentials: IntGauge,
+    /// 1 while this replica begins no call because it cannot say that it lives.
+    pub fenced: IntGauge,
+    /// 1 while the wall clock is not believed.
+    pub clock_doubted: IntGauge,
     names: Arc<[String]>,
 }
 
@@ -174,6 +184,21 @@ impl Metrics {
             burnt_accounts: make.gauge(
                 "burnt_accounts",
                 "Accounts whose create was lost and that are not certainly gone yet.",
+            )?,
+            replicas_live: make.gauge("replicas_live", "Replicas that live, as this one sees it.")?,
+            takeovers: make.counter(
+                "takeovers_total",
+                "Credentials that this replica took over from another one.",
+            )?,
+            owned_credentials: make
+                .gauge("owned_credentials", "Credentials whose work this replica does.")?,
+            fenced: make.gauge(
+                "replica_fenced",
+                "1 while this replica begins no call because it cannot say that it lives.",
+            )?,
+            clock_doubted: make.gauge(
+                "clock_doubted",
+                "1 while the wall clock is not believed because it jumped.",
             )?,
             breaker_open: make.gauges(
                 "registry_breaker_open",

@@ -11,6 +11,7 @@ use hyperfleet_credentials::actors::credential::{Executed, Snapshot};
 use hyperfleet_credentials::actors::deps::{ConfiguredRegistry, Deps, Tuning};
 use hyperfleet_credentials::actors::log::Cause;
 use hyperfleet_credentials::actors::read;
+use hyperfleet_credentials::actors::replica::Replica;
 use hyperfleet_credentials::actors::shard::CommandError;
 use hyperfleet_credentials::actors::system::{System, wait_until};
 use hyperfleet_credentials::crypto::{SharedKeyring, generate_key};
@@ -137,6 +138,8 @@ pub fn tuning() -> Tuning {
         batch: 100,
         lease: Duration::from_secs(2),
         restart_pause: Duration::from_millis(20),
+        // Tests that jump mean the time to have passed.
+        trust_after: Duration::ZERO,
         ..Tuning::default()
     }
 }
@@ -241,14 +244,14 @@ impl World {
         let view = self.deps.store.served(&cluster(name)).await.unwrap().unwrap();
         let credential = &view.credentials[0];
         let secret = read::open(&self.deps, credential.account_id, &credential.secret).unwrap();
-        let beat = read::Heartbeat {
-            username: credential.username.clone(),
-            secret,
-            consumer: "default".to_owned(),
-        };
+        let beat = read::Heartbeat { username: credential.username.clone(), secret };
+        let cluster_id = cluster(name);
+        let known = read::recognised(&self.deps, &cluster_id, &beat).await.unwrap();
         let cause = Cause::default();
         let shards = &self.system.shards;
-        read::heartbeat(&self.deps, shards, &cluster(name), &beat, &cause).await.unwrap()
+        let consumer = read::DEFAULT_CONSUMER;
+        let beat = read::heartbeat(&self.deps, shards, &cluster_id, known, consumer, &cause);
+        beat.await.unwrap()
     }
 
     pub fn metric(&self, name: &str) -> f64 {
@@ -302,6 +305,7 @@ async fn make_deps(
         installation: "test".to_owned(),
         tuning: tuning.clone(),
         activity: Activity::default(),
+        replica: Replica::new(tuning.lease, tuning.trust_after),
         failpoints: None,
     })
 }

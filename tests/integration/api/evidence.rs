@@ -90,7 +90,11 @@ async fn a_cluster_has_at_most_64_consumers_of_63_characters() {
         assert_eq!(cluster.heartbeat(auth, bad).await.problem(), (422, "HYPERFLEET-VAL-002"));
     }
     let confirmed = cluster.confirm(1, "an-adapter").await;
-    assert_eq!(confirmed.problem(), (422, "HYPERFLEET-VAL-002"), "adapters count as well");
+    assert_eq!(confirmed.status, 200, "adapters are counted apart: {}", confirmed.body);
+    for n in 1..64 {
+        assert_eq!(cluster.confirm(1, &format!("adapter-{n}")).await.status, 200);
+    }
+    assert_eq!(cluster.confirm(1, "one-more").await.problem(), (422, "HYPERFLEET-VAL-002"));
 }
 
 #[tokio::test]
@@ -163,4 +167,23 @@ async fn a_confirmation_of_a_rotation_must_name_what_is_served() {
     }
     let zero = confirm(json!({"generation": 0, "consumer": "a"})).await;
     assert!(matches!(zero.status, 400 | 409), "{}", zero.body);
+}
+
+#[tokio::test]
+async fn a_strangers_body_is_not_looked_at() {
+    let world = World::start().await;
+    let cluster = world.cluster("cls-1");
+    let auth = cluster.made().await.auth(HOST);
+    let bodies = ["not json", "{\"consumer\": \"\"}", "{\"who\": 1}", &"x".repeat(100_000)];
+    for body in bodies {
+        let beat = |auth: &str| {
+            let request = world.service.anonymous(Method::POST, &cluster.at("heartbeats"));
+            request.header("Authorization", format!("Basic {auth}")).body(body.to_owned())
+        };
+        // `nobody:nothing`.
+        let stranger = send(beat("bm9ib2R5Om5vdGhpbmc=")).await;
+        assert_eq!(stranger.problem(), (401, "HYPERFLEET-AUT-002"), "{}", stranger.body);
+        let known = send(beat(&auth)).await;
+        assert!(matches!(known.status, 400 | 413 | 422), "{}", known.body);
+    }
 }

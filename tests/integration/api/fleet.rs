@@ -110,3 +110,29 @@ async fn probes_and_metrics_are_open_to_all() {
         "metrics have a port of their own"
     );
 }
+
+#[tokio::test]
+async fn everything_that_is_wrong_with_a_query_is_told_at_once() {
+    let world = World::start().await;
+    for (query, fields) in [
+        (
+            "pull-secrets?state=gone&overdue=1&limit=0&cursor=x",
+            vec!["state", "overdue", "cursor", "limit"],
+        ),
+        (
+            "rotations?status=done&since=now&overdue=1&limit=x",
+            vec!["status", "since", "overdue", "limit"],
+        ),
+        ("attention?kind=odd&limit=101", vec!["kind", "limit"]),
+        (
+            "audit-events?cluster_id=A&since=now&limit=1&limit=2",
+            vec!["cluster_id", "since", "limit"],
+        ),
+    ] {
+        let bad = world.service.get(&format!("/v1/{query}")).await;
+        assert_eq!(bad.problem(), (400, "HYPERFLEET-VAL-004"), "{query}");
+        let errors = bad.body["errors"].as_array().unwrap().iter();
+        let told: Vec<&str> = errors.map(|error| error["field"].as_str().unwrap()).collect();
+        assert_eq!(told, fields, "{query}");
+    }
+}

@@ -8,6 +8,7 @@ mod headers;
 mod operate;
 mod pull_secrets;
 mod refusals;
+mod rollback;
 mod rotations;
 mod trouble;
 mod world;

@@ -8,6 +8,7 @@ use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use actix_web::web::Data;
 use async_trait::async_trait;
 use hyperfleet_credentials::actors::reads::{self, ReadLog};
+use hyperfleet_credentials::config;
 use hyperfleet_credentials::config::AuditReads;
 use hyperfleet_credentials::config::Role;
 use hyperfleet_credentials::crypto::AuditKey;
@@ -15,6 +16,7 @@ use hyperfleet_credentials::http::auth::{AuthError, Authenticator, Principal};
 use hyperfleet_credentials::http::edge::{Edge, Lifecycle};
 use hyperfleet_credentials::http::handlers::{Backend, Repeats, Work, handlers};
 use hyperfleet_credentials::http::health::Readiness;
+use hyperfleet_credentials::http::limits::Limits;
 use hyperfleet_credentials::http::server::api_app;
 use hyperfleet_credentials::registries::scripted::{Fault, Flavour, Verb};
 use hyperfleet_credentials::telemetry::metrics::Metrics;
@@ -42,6 +44,7 @@ async fn ask(world: &World, method: Method, path: &str) -> (u16, Option<u64>, Va
         metrics: Metrics::new().unwrap(),
         clock: world.clock.clone(),
         authenticator: Arc::new(Everybody),
+        limits: Limits::new(&config::Limits::default()),
         lifecycle,
         readiness: Readiness::default(),
         request_wait: Duration::from_secs(5),

@@ -1,50 +1,50 @@
-//! One service with its clusters, and the book of its deaths.
+//! One service (or several) with its clusters, and the book of its deaths.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::cluster::{Cluster, Front, Orders};
 use super::judge::{self, Rows};
+use super::scene::{Database, Scene};
 use super::table::Deaths;
+use crate::support::postgres;
 use crate::support::seed::random;
-use crate::support::service::{Service, Setup};
-
-const CLUSTERS: u64 = 6;
+use crate::support::service::Service;
 
 pub struct Arena {
     pub service: Service,
-    directory: TempDir,
-    front: watch::Sender<Front>,
+    /// The other processes on the same database.
+    pub others: Vec<Service>,
+    pub scene: Scene,
+    fronts: watch::Sender<Vec<Front>>,
     orders: Orders,
     clusters: Vec<JoinHandle<()>>,
-    watcher: JoinHandle<()>,
     deaths: Deaths,
 }
 
 impl Arena {
-    pub async fn start(seed: u64) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let setup = Setup::quick()
-            .env("HYPERFLEET_REGISTRIES_LOCAL_TIMEOUT", "1s")
-            .env("HYPERFLEET_REGISTRIES_LOCAL_SETTLE_TIME", "2s")
-            .env("HYPERFLEET_REGISTRIES_LOCAL_BCRYPT_COST", "4")
-            .env("HYPERFLEET_ROTATION_GRACE_PERIOD", "10m")
-            .env("HYPERFLEET_LIMITS_REQUESTS", "off")
-            .env("HYPERFLEET_LIMITS_ROTATIONS", "off");
-        let mut service = Service::start(directory.path(), setup).await;
-        let front = watch::Sender::new(front(&service));
+    /// Starts everything once; the service is dead then, and its clusters wait for it.
+    pub async fn start(seed: u64, scene: Scene) -> Self {
+        let mut service = Service::start(scene.directory.path(), scene.setup.clone()).await;
+        let mut others = Vec::new();
+        for number in 1..scene.replicas {
+            let directory = scene.directory.path().join(format!("replica-{number}"));
+            std::fs::create_dir(&directory).unwrap();
+            // Keys and tokens are shared, as mounted secrets are.
+            std::os::unix::fs::symlink("../data", directory.join("data")).unwrap();
+            others.push(Service::start(&directory, scene.setup.clone()).await);
+        }
+        let all = std::iter::once(&service).chain(&others).map(front).collect();
+        let fronts = watch::Sender::new(all);
         let orders = Orders {
-            front: front.subscribe(),
+            fronts: fronts.subscribe(),
             rest: Arc::new(AtomicBool::new(false)),
             over: Arc::new(AtomicBool::new(false)),
-            htpasswd: directory.path().join("data/registry.htpasswd"),
+            registries: scene.registries.clone(),
         };
         // The first restart is a death of its own kind: nothing has happened yet.
         service.kill();
@@ -60,13 +60,12 @@ impl Arena {
             };
             tokio::spawn(cluster.live())
         };
-        let clusters = (1..=CLUSTERS).map(live).collect();
-        let watcher = tokio::spawn(watch_names(orders.htpasswd.clone(), orders.over.clone()));
-        Self { service, directory, front, orders, clusters, watcher, deaths: Deaths::default() }
+        let clusters = (1..=scene.clusters).map(live).collect();
+        Self { service, others, scene, fronts, orders, clusters, deaths: Deaths::default() }
     }
 
-    async fn rows(&self) -> Rows {
-        Rows::open(&self.directory.path().join("data/credentials.db")).await
+    pub async fn rows(&self) -> Rows {
+        Rows::open(&self.scene.database).await
     }
 
     /// Starts the service again, with failure points, and looks whether all is well.
@@ -80,19 +79,36 @@ impl Arena {
 
     /// False when it died before it was ready.
     pub async fn try_restart(&mut self, failpoints: &str) -> bool {
+        self.forget_the_dead().await;
         let ready = self.service.restart_armed(failpoints).await;
         if ready {
-            self.front.send_replace(front(&self.service));
+            self.tell_fronts();
         }
         ready
     }
 
-    async fn assert_safe(&self) {
+    /// Where the processes are now.
+    pub fn tell_fronts(&self) {
+        let all = std::iter::once(&self.service).chain(&self.others).map(front).collect();
+        self.fronts.send_replace(all);
+    }
+
+    /// A killed process does not say goodbye, and PostgreSQL's row of it has to get stale before the next one
+    /// may serve. Here it is made old at once.
+    pub async fn forget_the_dead(&self) {
+        if let Database::Postgres(_, url) = &self.scene.database
+            && self.scene.replicas == 1
+        {
+            let old = "UPDATE replicas SET seen_at = seen_at - interval '1 hour'";
+            postgres::execute(url, old).await;
+        }
+    }
+
+    pub async fn assert_safe(&self) {
         for cluster in &self.clusters {
             assert!(!cluster.is_finished(), "a cluster was told something wrong: see above");
         }
-        assert!(!self.watcher.is_finished(), "a name came back: see above");
-        self.rows().await.assert_safe(&self.orders.htpasswd).await;
+        self.rows().await.assert_safe(&self.scene.registries).await;
     }
 
     /// The service is dead: what did it leave open?
@@ -118,8 +134,12 @@ impl Arena {
         if let Err(restless) = rows.until_at_rest(Duration::from_secs(60)).await {
             panic!("{restless}\n{}", self.service.log());
         }
-        rows.assert_exact(&self.orders.htpasswd).await;
-        judge::assert_audit(&rows.told().await);
+        rows.assert_exact(&self.scene.registries).await;
+        let told = rows.told().await;
+        judge::assert_audit(&told);
+        for registry in &self.scene.registries {
+            judge::assert_announced(registry, &told);
+        }
         self.orders.rest.store(false, Ordering::SeqCst);
     }
 
@@ -130,8 +150,7 @@ impl Arena {
         for task in self.clusters.drain(..) {
             task.await.unwrap();
         }
-        self.watcher.await.unwrap();
-        let rows = Rows::open(&self.directory.path().join("data/credentials.db")).await;
+        let rows = self.rows().await;
         if self.deaths.count() > 0 {
             println!("{} kills\n{}", self.deaths.count(), self.deaths.table(&rows.told().await));
         }
@@ -141,22 +160,4 @@ impl Arena {
 
 fn front(service: &Service) -> Front {
     Front { api: service.api.clone(), token: service.token.clone() }
-}
-
-/// The registry's own memory: a name that went never comes again.
-async fn watch_names(htpasswd: PathBuf, over: Arc<AtomicBool>) {
-    let (mut before, mut gone) = (BTreeSet::new(), BTreeSet::new());
-    while !over.load(Ordering::SeqCst) {
-        let now: BTreeSet<String> = names(&htpasswd);
-        let again: Vec<_> = now.intersection(&gone).collect();
-        assert!(again.is_empty(), "created a second time: {again:?}");
-        gone.extend(before.difference(&now).cloned());
-        before = now;
-        // Nobody tells when the file changes.
-        tokio::time::sleep(Duration::from_millis(3)).await;
-    }
-}
-
-fn names(htpasswd: &Path) -> BTreeSet<String> {
-    judge::accounts_in(htpasswd).into_keys().collect()
 }

@@ -1,7 +1,6 @@
 //! One cluster: asks for a pull secret, uses it, rotates it, gives it back, and begins anew. It survives the
 //! service's absence, and says at once when what it was handed out does not work.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,10 +11,9 @@ use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::judge;
+use super::truth::Registry;
 use crate::support::service::Answer;
 
-const HOST: &str = "localhost:5000";
 /// This one does not say what it holds while it rests, so it may rest in a dual-credential period.
 pub const SILENT: &str = "cls-6";
 /// Between two of a cluster's requests.
@@ -31,11 +29,12 @@ pub struct Front {
 /// What the whole run tells its clusters.
 #[derive(Clone)]
 pub struct Orders {
-    pub front: watch::Receiver<Front>,
+    /// Every process that serves; a request goes to any of them.
+    pub fronts: watch::Receiver<Vec<Front>>,
     /// Change nothing any more, only fetch and say what is held.
     pub rest: Arc<AtomicBool>,
     pub over: Arc<AtomicBool>,
-    pub htpasswd: PathBuf,
+    pub registries: Vec<Arc<Registry>>,
 }
 
 pub struct Cluster {
@@ -43,7 +42,7 @@ pub struct Cluster {
     pub orders: Orders,
     pub random: StdRng,
     pub client: Client,
-    /// What it uses, and has said so.
+    /// What it uses, and has said so: its entry for one of the registries.
     pub held: Option<String>,
 }
 
@@ -55,7 +54,7 @@ impl Cluster {
         while !self.orders.over.load(Ordering::SeqCst) {
             if let Err(NoAnswer) = self.turn().await {
                 // Usually it is being restarted.
-                let _ = tokio::time::timeout(PACE * 10, self.orders.front.changed()).await;
+                let _ = tokio::time::timeout(PACE * 10, self.orders.fronts.changed()).await;
             }
             tokio::time::sleep(PACE).await;
         }
@@ -70,9 +69,13 @@ impl Cluster {
         if seen.status != 200 {
             return Ok(());
         }
-        let auth = seen.auth(HOST);
-        if !auth.is_empty() {
-            judge::assert_works(&self.orders.htpasswd, &auth).await;
+        let served = matches!(seen.body["state"].as_str(), Some("active" | "rotating"));
+        if served {
+            for registry in &self.orders.registries {
+                registry.assert_works(&seen.auth(registry.host)).await;
+            }
+            let any = self.random.random_range(0..self.orders.registries.len());
+            let auth = seen.auth(self.orders.registries[any].host);
             let silent = resting && self.name == SILENT;
             let fetches = resting || self.random.random_ratio(1, 2);
             match self.held.clone() {
@@ -150,12 +153,18 @@ impl Cluster {
         if let Some(body) = body.filter(|body| !body.is_null()) {
             request = request.json(&body);
         }
-        let token = self.orders.front.borrow().token.clone();
-        answer(request.bearer_auth(token)).await
+        answer(request.bearer_auth(self.front().token)).await
+    }
+
+    /// The token is the same everywhere.
+    fn front(&mut self) -> Front {
+        let fronts = self.orders.fronts.borrow_and_update();
+        let any = self.random.random_range(0..fronts.len());
+        fronts[any].clone()
     }
 
     fn request(&mut self, method: Method, path: &str) -> RequestBuilder {
-        let api = self.orders.front.borrow_and_update().api.clone();
+        let api = self.front().api;
         self.client.request(method, format!("{api}/v1/clusters/{}/pull-secrets{path}", self.name))
     }
 }

@@ -1,16 +1,37 @@
-//! What must be true, told from the registry's own file and from the rows, read beside the running service.
+//! What must be true, told from the registries' own record and from the rows, read beside the running service.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
+use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
 use super::cluster::SILENT;
+use super::scene::Database;
+use super::truth::Registry;
 
-/// The service's rows, read only.
-pub struct Rows(SqlitePool);
+/// The service's rows, read only. Both databases understand the same words here.
+pub enum Rows {
+    Sqlite(SqlitePool),
+    Postgres(PgPool),
+}
+
+macro_rules! all {
+    ($rows:expr, $sql:expr $(, $bind:expr)*) => {{
+        let sql = $sql.to_owned();
+        match $rows {
+            Rows::Sqlite(db) => {
+                let query = sqlx::query_as(sqlx::AssertSqlSafe(sql))$(.bind($bind))*;
+                query.fetch_all(db).await.unwrap()
+            }
+            Rows::Postgres(db) => {
+                let query = sqlx::query_as(sqlx::AssertSqlSafe(sql))$(.bind($bind))*;
+                query.fetch_all(db).await.unwrap()
+            }
+        }
+    }};
+}
 
 /// A call that nobody had answered when the process died.
 #[derive(Debug, Clone)]
@@ -30,60 +51,60 @@ pub struct Told {
     pub call: Option<String>,
     pub token: Option<String>,
     pub outcome: Option<String>,
-    pub adopted: Option<bool>,
+    pub adopted: Option<String>,
 }
 
-/// The accounts that the registry knows now.
-pub fn accounts_in(htpasswd: &Path) -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(htpasswd).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    lines.map(|(name, hash)| (name.to_owned(), hash.to_owned())).collect()
-}
-
-/// A login with this entry of a pull secret would succeed.
-pub async fn assert_works(htpasswd: &Path, auth: &str) {
-    let plain = base64::engine::general_purpose::STANDARD.decode(auth).unwrap();
-    let plain = String::from_utf8(plain).unwrap();
-    let (name, secret) = plain.split_once(':').unwrap();
-    let hash = accounts_in(htpasswd).remove(name);
-    let Some(hash) = hash else { panic!("handed out, but not at the registry: {name}") };
-    let secret = secret.to_owned();
-    let verified = tokio::task::spawn_blocking(move || bcrypt::verify(secret, &hash).unwrap());
-    assert!(verified.await.unwrap(), "handed out, but the registry refuses it: {name}");
+impl Told {
+    /// SQLite spells a truth as a number.
+    pub fn is_adopted(&self) -> bool {
+        matches!(self.adopted.as_deref(), Some("1" | "true"))
+    }
 }
 
 impl Rows {
-    pub async fn open(database: &Path) -> Self {
-        let options = SqliteConnectOptions::new().filename(database).read_only(true);
-        Self(SqlitePoolOptions::new().max_connections(2).connect_with(options).await.unwrap())
+    pub async fn open(database: &Database) -> Self {
+        match database {
+            Database::Sqlite(file) => {
+                let options = SqliteConnectOptions::new().filename(file).read_only(true);
+                let pool = SqlitePoolOptions::new().max_connections(2).connect_with(options);
+                Self::Sqlite(pool.await.unwrap())
+            }
+            Database::Postgres(_, url) => {
+                let pool = PgPoolOptions::new().max_connections(2).connect(url);
+                Self::Postgres(pool.await.unwrap())
+            }
+        }
     }
 
-    async fn names(&self, phases: &str) -> BTreeSet<String> {
-        let sql = format!("SELECT name FROM accounts WHERE {phases}");
-        let rows: Vec<(String,)> =
-            sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(&self.0).await.unwrap();
+    async fn names(&self, registry: &Registry, phases: &str) -> BTreeSet<String> {
+        let sql = format!("SELECT name FROM accounts WHERE registry_id = $1 AND {phases}");
+        let rows: Vec<(String,)> = all!(self, sql, registry.id);
         rows.into_iter().map(|(name,)| name).collect()
     }
 
-    /// True at every moment: nothing lives that no row names, nothing lives that a row calls gone.
-    pub async fn assert_safe(&self, htpasswd: &Path) {
-        // The order matters: the service goes on meanwhile. A row comes before its account, and an account
-        // goes before its row says so.
-        let gone = self.names("phase = 'gone'").await;
-        let live: BTreeSet<String> = accounts_in(htpasswd).into_keys().collect();
-        let named = self.names("1").await;
-        let both: Vec<_> = live.intersection(&gone).collect();
-        assert!(both.is_empty(), "gone, but at the registry: {both:?}");
-        let unknown: Vec<_> = live.difference(&named).collect();
-        assert!(unknown.is_empty(), "at the registry, but in no row: {unknown:?}");
+    /// True at every moment: nothing lives that no row names, nothing lives that a row calls gone, and no
+    /// name ever comes back.
+    pub async fn assert_safe(&self, registries: &[Arc<Registry>]) {
+        for registry in registries {
+            // The order matters: the service goes on meanwhile. A row comes before its account, and an
+            // account goes before its row says so.
+            let gone = self.names(registry, "phase = 'gone'").await;
+            let live = registry.live();
+            let named = self.names(registry, "1 = 1").await;
+            let both: Vec<_> = live.intersection(&gone).collect();
+            assert!(both.is_empty(), "gone, but at {}: {both:?}", registry.id);
+            let unknown: Vec<_> = live.difference(&named).collect();
+            assert!(unknown.is_empty(), "at {}, but in no row: {unknown:?}", registry.id);
+            let again = registry.reused();
+            assert!(again.is_empty(), "created a second time at {}: {again:?}", registry.id);
+        }
     }
 
     /// The calls that are announced and not answered.
     pub async fn open_calls(&self) -> Vec<OpenCall> {
         let sql = "SELECT name, call, (SELECT coalesce(max(event_id), 0) FROM audit_events) \
                    FROM accounts WHERE call_token IS NOT NULL";
-        let rows: Vec<(String, String, i64)> =
-            sqlx::query_as(sql).fetch_all(&self.0).await.unwrap();
+        let rows: Vec<(String, String, i64)> = all!(self, sql);
         let open = rows.into_iter().map(|(account, call, after)| OpenCall { account, call, after });
         open.collect()
     }
@@ -91,14 +112,14 @@ impl Rows {
     /// What is not at rest yet. Who is silent may rest between two generations.
     async fn restless(&self) -> Vec<(String, String)> {
         let sql = "SELECT name, phase FROM accounts WHERE phase NOT IN ('serving', 'gone') \
-                     AND NOT (phase = 'retiring' AND cluster_id = ?1) \
+                     AND NOT (phase = 'retiring' AND cluster_id = $1) \
                    UNION ALL SELECT name, 'call ' || call FROM accounts WHERE call IS NOT NULL \
-                   UNION ALL SELECT cluster_id, phase FROM rotations WHERE running = 1 \
-                     AND NOT (phase IN ('dual_credential_period', 'rolling_back') AND cluster_id = ?1) \
+                   UNION ALL SELECT cluster_id, phase FROM rotations WHERE running \
+                     AND NOT (phase IN ('dual_credential_period', 'rolling_back') AND cluster_id = $1) \
                    UNION ALL SELECT cluster_id, state FROM pull_secrets \
                      WHERE state NOT IN ('active', 'revoked') \
-                     AND NOT (state = 'rotating' AND cluster_id = ?1)";
-        sqlx::query_as(sql).bind(SILENT).fetch_all(&self.0).await.unwrap()
+                     AND NOT (state = 'rotating' AND cluster_id = $1)";
+        all!(self, sql, SILENT)
     }
 
     /// Waits until nothing is under way any more.
@@ -116,42 +137,44 @@ impl Rows {
         }
     }
 
-    /// True at rest: the registry has exactly the accounts that are served or may still be in use, one per
+    /// True at rest: each registry has exactly the accounts that are served or may still be in use, one per
     /// active cluster, two between two generations.
-    pub async fn assert_exact(&self, htpasswd: &Path) {
-        let live: BTreeSet<String> = accounts_in(htpasswd).into_keys().collect();
-        assert_eq!(live, self.names("phase IN ('serving', 'retiring')").await);
-        let sql = "SELECT p.cluster_id, p.state, \
-                     (SELECT count(*) FROM accounts a WHERE a.cluster_id = p.cluster_id \
-                        AND a.phase = 'serving' AND a.born_generation = p.served_generation), \
-                     (SELECT count(*) FROM accounts a WHERE a.cluster_id = p.cluster_id \
-                        AND a.phase <> 'gone') FROM pull_secrets p";
-        let rows: Vec<(String, String, i64, i64)> =
-            sqlx::query_as(sql).fetch_all(&self.0).await.unwrap();
-        for (cluster, state, served, live) in rows {
-            let expected = match state.as_str() {
-                "active" => (1, 1),
-                "rotating" => (1, 2),
-                _ => (0, 0),
-            };
-            assert_eq!((served, live), expected, "{cluster} {state}");
+    pub async fn assert_exact(&self, registries: &[Arc<Registry>]) {
+        for registry in registries {
+            let live = registry.live();
+            let named = self.names(registry, "phase IN ('serving', 'retiring')").await;
+            assert_eq!(live, named, "{}", registry.id);
+            let sql = "SELECT p.cluster_id, p.state, \
+                         (SELECT count(*) FROM accounts a WHERE a.cluster_id = p.cluster_id \
+                            AND a.registry_id = $1 AND a.phase = 'serving' \
+                            AND a.born_generation = p.served_generation), \
+                         (SELECT count(*) FROM accounts a WHERE a.cluster_id = p.cluster_id \
+                            AND a.registry_id = $1 AND a.phase <> 'gone') FROM pull_secrets p";
+            let rows: Vec<(String, String, i64, i64)> = all!(self, sql, registry.id);
+            for (cluster, state, served, live) in rows {
+                let expected = match state.as_str() {
+                    "active" => (1, 1),
+                    "rotating" => (1, 2),
+                    _ => (0, 0),
+                };
+                assert_eq!((served, live), expected, "{cluster} {state} at {}", registry.id);
+            }
         }
     }
 
     /// How the rotations went: a run in which none is rolled back has not tried much.
     pub async fn rotations(&self) -> Vec<(String, String, i64)> {
         let sql = "SELECT reason, status, count(*) FROM rotations GROUP BY 1, 2 ORDER BY 1, 2";
-        sqlx::query_as(sql).fetch_all(&self.0).await.unwrap()
+        all!(self, sql)
     }
 
     /// What the audit tells of accounts.
     pub async fn told(&self) -> Vec<Told> {
-        let sql = "SELECT event_id, action, account, json_extract(detail, '$.call') AS call, \
-                     json_extract(detail, '$.token') AS token, \
-                     json_extract(detail, '$.outcome') AS outcome, \
-                     json_extract(detail, '$.adopted') AS adopted \
+        let sql = "SELECT event_id, action, account, detail ->> 'call' AS call, \
+                     detail ->> 'token' AS token, detail ->> 'outcome' AS outcome, \
+                     CAST(detail ->> 'adopted' AS TEXT) AS adopted \
                    FROM audit_events WHERE account IS NOT NULL ORDER BY event_id";
-        sqlx::query_as(sql).fetch_all(&self.0).await.unwrap()
+        all!(self, sql)
     }
 }
 
@@ -181,5 +204,18 @@ pub fn assert_audit(told: &[Told]) {
     for (name, outcomes) in creates {
         let (_, before) = outcomes.split_last().unwrap();
         assert!(before.iter().all(|o| *o == "call_failed"), "{name} created twice: {outcomes:?}");
+    }
+}
+
+/// No change came in at the registry that had not been announced: at most one request per announced call.
+pub fn assert_announced(registry: &Registry, told: &[Told]) {
+    let mut announced: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for line in told.iter().filter(|line| line.action == "call_announced") {
+        let call = line.call.as_deref().unwrap_or_default();
+        *announced.entry((&line.account, call)).or_default() += 1;
+    }
+    for ((account, call), asked) in registry.changes_asked_for() {
+        let intents = announced.get(&(account.as_str(), call)).copied().unwrap_or(0);
+        assert!(asked <= intents, "{account}: {asked} times {call}, announced {intents} times");
     }
 }

@@ -61,7 +61,7 @@ fn fate(open: &OpenCall, told: &[Told]) -> Fate {
         told.iter().filter(|line| line.event_id > open.after && line.account == open.account);
     for line in later {
         match line.action.as_str() {
-            "account_created" if line.adopted == Some(true) => return Fate::Adopted,
+            "account_created" if line.is_adopted() => return Fate::Adopted,
             "account_burnt" => return Fate::Burnt,
             "call_announced" if line.call.as_deref() == Some(&open.call) => return Fate::Repeated,
             _ => {}

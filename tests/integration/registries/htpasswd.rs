@@ -14,6 +14,7 @@ use secrecy::ExposeSecret;
 use super::conformance::{Fixture, create, intent, marker};
 use super::fixtures::{HtpasswdFixture, htpasswd};
 use crate::support::calls::{call, call_within, fenced};
+use crate::support::talkative::{Mood, Talkative};
 
 /// Comments, blank lines, odd white space, other hashes, bytes that are no text, no end of line.
 const FOREIGN: &[u8] =
@@ -250,4 +251,23 @@ async fn no_secret_is_in_the_file_or_in_any_words() {
     let outcome = registry.create(&call(), &intent).await;
     let words = format!("{intent:?} {outcome:?} {}", fixture.text());
     assert!(!words.contains(secret.expose_secret()), "{words}");
+}
+
+/// A registry that lets everybody in accepts every credential, today or from some day on.
+#[tokio::test]
+async fn a_registry_that_turns_open_proves_nothing() {
+    let registry = Talkative::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("htpasswd");
+    File::create(&file).unwrap();
+    let settings =
+        HtpasswdSettings { file, verify_url: Some(registry.url.parse().unwrap()), bcrypt_cost: 4 };
+    let htpasswd = htpasswd(&settings);
+    let secret = "a-secret".to_owned().into();
+    let asks = htpasswd.verify(&call(), "hyp-a", &secret).await;
+    assert!(matches!(asks, VerifyOutcome::Valid { can_pull: true }), "{asks:?}");
+    registry.turn(Mood::Open);
+    let open = htpasswd.verify(&call(), "hyp-a", &secret).await;
+    let VerifyOutcome::Unavailable(trouble) = open else { panic!("{open:?}") };
+    assert_eq!(trouble.kind, TroubleKind::Misconfigured);
 }

@@ -12,6 +12,7 @@ use hyperfleet_credentials::time::Timestamp;
 use proptest::prelude::*;
 
 use super::backends;
+use super::replicas::replica;
 use super::script::{HOUR, Script};
 
 const CLUSTERS: [&str; 3] = ["cls-a", "cls-b", "cls-c"];
@@ -109,7 +110,7 @@ async fn compare_fleet(stores: &[Arc<dyn Store>], now: Timestamp) {
     same!(stores, |store| store.phase_counts()).unwrap();
     same!(stores, |store| store.key_census()).unwrap();
     same!(stores, |store| store.due_count(now)).unwrap();
-    same!(stores, |store| store.clusters_with_open_calls()).unwrap();
+    same!(stores, |store| store.owned_count(replica(2))).unwrap();
     let filter = AuditFilter { since: Some(now.minus(HOUR)), ..AuditFilter::default() };
     same!(stores, |store| store.list_audit(&filter, None, 20)).unwrap();
 }
@@ -120,7 +121,9 @@ async fn history(seed: u128, steps: usize) {
     let postgres = backends::postgres().await;
     let stores = [&memory, &sqlite, &postgres].map(|backend| Arc::clone(&backend.store));
     let mut scripts = CLUSTERS.map(|cluster| Script::new(cluster, seed));
+    scripts.iter_mut().for_each(|script| script.owners = true);
     let mut now = scripts[0].now;
+    same!(&stores, |store| store.join(replica(1), &[], now)).unwrap();
     for step in 0..steps {
         let script = &mut scripts[step % CLUSTERS.len()];
         script.now = script.now.max(now);
@@ -131,7 +134,21 @@ async fn history(seed: u128, steps: usize) {
             compare_fleet(&stores, now).await;
             let limit = 2;
             let push = now.plus(Duration::from_secs(30));
-            same!(&stores, |store| store.due(now, limit, push)).unwrap();
+            // The second one never joined, so what it owns is anybody's.
+            let mut taken =
+                same!(&stores, |store| store.due(now, limit, push, replica(1))).unwrap();
+            taken.extend(same!(&stores, |store| store.orphans(1, push, replica(1))).unwrap());
+            if step % 20 == 9 {
+                same!(&stores, |store| store.release(replica(1), now)).unwrap();
+            }
+            for script in &mut scripts {
+                let claimed = taken.iter().rfind(|it| it.cluster_id == script.cluster_id);
+                let owned = stores[0].load(&script.cluster_id).await.unwrap().ownership;
+                if let Some(claimed) = claimed {
+                    assert_eq!(owned.epoch, claimed.ownership.epoch);
+                }
+                script.ownership = owned;
+            }
         }
     }
     let before = PurgeBefore {

@@ -2,10 +2,13 @@
 
 mod audit;
 mod backends;
+mod break_glass;
 mod histories;
 mod keys;
 mod lists;
 mod postgres;
+mod replicas;
 mod script;
 mod sqlite;
 mod steps;
+mod turns;

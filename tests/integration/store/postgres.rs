@@ -1,17 +1,19 @@
-//! What only PostgreSQL promises: many writers at once, one serving process, an absence that passes.
+//! What only PostgreSQL promises: many writers at once, hints between them, an absence that passes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyperfleet_credentials::ids::ReplicaId;
 use hyperfleet_credentials::store::{
-    AuditFilter, AuditRow, Commit, PgStore, Store, StoreError, Unavailable,
+    AuditFilter, AuditRow, Commit, Hint, Listening, PgStore, Store, StoreError, Unavailable,
 };
 use sqlx::Connection as _;
 use sqlx::postgres::PgConnection;
 use tokio::task::JoinSet;
 
 use super::backends::migrated_database;
+use super::replicas::replica;
 use super::script::{MINUTE, Script, served, start};
 use crate::support::postgres::{Server, execute, shared};
 
@@ -36,21 +38,22 @@ async fn many_takers_get_disjoint_work() {
         commit.due_at = Some(start());
         store.commit(commit).await.unwrap();
     }
-    let take = async |store: Arc<dyn Store>| {
+    let take = async |store: Arc<dyn Store>, me: ReplicaId| {
+        store.join(me, &[], start()).await.unwrap();
         let mut taken = Vec::new();
         loop {
-            let some = store.due(start(), 7, start().plus(MINUTE)).await.unwrap();
+            let some = store.due(start(), 7, start().plus(MINUTE), me).await.unwrap();
             // What others hold at this moment is passed over; it is theirs.
             if some.is_empty() {
                 return taken;
             }
-            taken.extend(some);
+            taken.extend(some.into_iter().map(|claimed| claimed.cluster_id));
         }
     };
     let mut takers = JoinSet::new();
-    for _ in 0..4 {
+    for number in 0..4 {
         // As many processes, each with connections of its own.
-        takers.spawn(take(open(&url).await));
+        takers.spawn(take(open(&url).await, replica(number)));
     }
     let taken: Vec<_> = takers.join_all().await.into_iter().flatten().collect();
     assert_eq!(taken.len(), WORK, "each once");
@@ -142,52 +145,11 @@ async fn streams_that_are_shared_are_chained_one_writer_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_second_process_is_refused_until_the_first_is_gone() {
-    let url = migrated_database().await;
-    let (first, second) = (open(&url).await, open(&url).await);
-    first.hold_alone().await.unwrap();
-    let error = second.hold_alone().await.unwrap_err();
-    assert!(matches!(error, StoreError::Served { seen: 0..5, lease: 30 }), "{error:?}");
-    assert!(error.to_string().contains("another process serves from the database"), "{error}");
-    // It may read, and it may migrate: only serving is for one.
-    assert_eq!(second.check_schema().await, Ok(()));
-    second.migrate().await.unwrap();
-    first.close().await;
-    second.hold_alone().await.unwrap();
-}
-
-#[tokio::test]
-async fn the_row_of_a_dead_process_gets_stale() {
-    let url = migrated_database().await;
-    let (first, second) = (open(&url).await, open(&url).await);
-    first.hold_alone().await.unwrap();
-    drop(first);
-    execute(&url, "UPDATE replicas SET seen_at = now() - interval '29 seconds'").await;
-    assert!(matches!(second.hold_alone().await, Err(StoreError::Served { seen: 29, .. })));
-    execute(&url, "UPDATE replicas SET seen_at = now() - interval '31 seconds'").await;
-    second.hold_alone().await.unwrap();
-    second.ping().await.unwrap();
-}
-
-#[tokio::test]
-async fn two_that_begin_at_once_are_one() {
-    let url = migrated_database().await;
-    let mut starts = JoinSet::new();
-    for _ in 0..6 {
-        let store = open(&url).await;
-        starts.spawn(async move { (store.hold_alone().await, store) });
-    }
-    let starts = starts.join_all().await;
-    assert_eq!(starts.iter().filter(|(held, _)| held.is_ok()).count(), 1);
-}
-
-#[tokio::test]
 async fn a_server_that_dies_is_unavailable_and_comes_back_by_itself() {
     let mut server = Server::start();
     let url = server.database(None).await;
     let store = open(&url).await;
     store.migrate().await.unwrap();
-    store.hold_alone().await.unwrap();
     let script = served(&store, "cls-a").await;
 
     server.crash();
@@ -273,4 +235,95 @@ async fn a_row_that_this_program_never_wrote_is_named_and_not_guessed() {
     execute(&url, "UPDATE accounts SET username = NULL").await;
     let error = store.served(&script.cluster_id).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_hint_reaches_the_others_and_its_loss_is_told() {
+    let mut server = Server::start();
+    let url = server.database(None).await;
+    let (here, there) = (open(&url).await, open(&url).await);
+    let Listening::Hears(mut hints) = there.listen().await.unwrap() else {
+        panic!("nothing stands between");
+    };
+    let hint = Hint::Wake { to: replica(7), cluster_id: "cls-a".parse().unwrap() };
+    here.tell(&hint).await.unwrap();
+    assert_eq!(hints.next().await, Ok(hint));
+    server.crash();
+    server.start_again();
+    assert!(hints.next().await.is_err());
+}
+
+#[tokio::test]
+async fn a_replica_can_say_that_it_lives_while_work_uses_up_all_connections() {
+    let url = migrated_database().await;
+    let store: Arc<dyn Store> = Arc::new(PgStore::open(&url, 1).await.unwrap());
+    let script = served(&store, "cls-a").await;
+    store.join(replica(1), &[], start()).await.unwrap();
+    let mut shell = PgConnection::connect(&url).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT 1 FROM clusters FOR UPDATE").execute(&mut shell).await.unwrap();
+    let waits = tokio::spawn({
+        let (store, id, now) = (store.clone(), script.cluster_id.clone(), script.now);
+        let (state, version) = (script.state(), script.version);
+        async move {
+            let (before, after) = (state.as_ref(), state.as_ref());
+            store.commit(Commit::new(&id, version, before, after, now)).await
+        }
+    });
+    let error = loop {
+        // Until the commit has the one connection.
+        match store.load(&script.cluster_id).await {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(reason(&error), Some(Unavailable::Busy), "{error}");
+    assert!(store.beat(replica(1), &[], start()).await.unwrap().is_some());
+    sqlx::raw_sql("ROLLBACK").execute(&mut shell).await.unwrap();
+    assert_eq!(waits.await.unwrap(), Ok(script.version + 1));
+    store.load(&script.cluster_id).await.unwrap();
+}
+
+/// A certificate of our own making, and one for `localhost` that it signed.
+fn certificates() -> (String, String, String) {
+    let ca_key = rcgen::KeyPair::generate().unwrap();
+    let mut ca = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let root = ca.self_signed(&ca_key).unwrap().pem();
+    let issuer = rcgen::Issuer::new(ca, ca_key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let server = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = server.signed_by(&key, &issuer).unwrap().pem();
+    (root, certificate, key.serialize_pem())
+}
+
+#[tokio::test]
+async fn the_server_is_known_by_its_certificate() {
+    let (root, certificate, key) = certificates();
+    let server = Server::start_tls(&certificate, &key);
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (ours, other) = (write("root.pem", &root), write("other.pem", &certificates().0));
+    let url = |host: &str, rest: &str| {
+        format!("postgres://tester@{host}:{}/postgres?{rest}", server.port())
+    };
+    let full = |host, root: &str| url(host, &format!("sslmode=verify-full&sslrootcert={root}"));
+    let store = PgStore::open(&full("localhost", &ours), 1).await.unwrap();
+    store.check_server().await.unwrap();
+    store.migrate().await.unwrap();
+    // The connections beside the pool go the same way.
+    store.join(replica(1), &[], start()).await.unwrap();
+    assert!(matches!(store.listen().await, Ok(Listening::Hears(_))));
+    for (bad, why) in [
+        (full("localhost", &other), "somebody else's authority"),
+        (full("127.0.0.1", &ours), "another name"),
+        (url("localhost", "sslmode=disable"), "no TLS at all"),
+    ] {
+        let error = PgStore::open(&bad, 1).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{why}: {error:?}");
+    }
+    drop(server);
 }

@@ -14,9 +14,13 @@ use hyperfleet_credentials::state::pull_secret::{
     PullSecret, RegistryPolicy, RevokeAnswer, RotationReason, VerifyAnswer, apply, decide, due_at,
     effects,
 };
-use hyperfleet_credentials::store::{Commit, Loaded, SealedSecret, Store, StoreError, gone_how};
+use hyperfleet_credentials::store::{
+    Commit, Loaded, OwnedBy, SealedSecret, Store, StoreError, Turn, gone_how,
+};
 use hyperfleet_credentials::time::Timestamp;
 use uuid::Uuid;
+
+use super::replicas::replica;
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(3600);
@@ -62,8 +66,15 @@ pub struct Script {
     pub last: Option<PullSecret>,
     pub version: u64,
     pub last_generation: Generation,
+    pub ownership: OwnedBy,
     /// Lets a registry refuse, lose answers, block.
     pub trouble: bool,
+    /// Whether a rotation may begin.
+    pub may_start: bool,
+    /// What the next commits do with the cluster's turn.
+    pub turn: Option<Turn>,
+    /// Owners come and go.
+    pub owners: bool,
     /// Every call fails, for as long as it takes to be given up.
     down: bool,
     seed: u128,
@@ -78,7 +89,11 @@ impl Script {
             last: None,
             version: 0,
             last_generation: Generation::NONE,
+            ownership: OwnedBy::default(),
             trouble: true,
+            may_start: true,
+            turn: None,
+            owners: false,
             down: false,
             // Scripts of different clusters must not draw the same ids.
             seed: seed ^ cluster_id.bytes().fold(7, |hash, byte| hash * 257 + u128::from(byte)),
@@ -92,7 +107,7 @@ impl Script {
 
     pub fn loaded(&self) -> Loaded {
         let (version, last_generation) = (self.version, self.last_generation);
-        Loaded { record: self.state(), version, last_generation }
+        Loaded { record: self.state(), version, last_generation, ownership: self.ownership }
     }
 
     fn draw(&mut self) -> u128 {
@@ -123,7 +138,8 @@ impl Script {
             policy: &self.policy,
             entropy,
             last_generation: self.last_generation,
-            may_start: true,
+            may_start: self.may_start,
+            time_is_trusted: true,
         };
         let events = decide(before.as_ref(), command, &context).ok()?;
         let after = events.iter().fold(before, apply);
@@ -141,7 +157,10 @@ impl Script {
             record: before.clone(),
             version: self.version,
             last_generation: self.last_generation,
+            ownership: self.ownership,
         };
+        let owner = self.ownership.owner.filter(|_| !self.owners || self.chance(75));
+        let owner = if self.owners && self.chance(25) { Some(replica(2)) } else { owner };
         let caller =
             Caller { actor: "system".to_owned(), reason: None, request_id: None, trace_id: None };
         let new = |account: &Account| account.created_at.is_some();
@@ -149,8 +168,11 @@ impl Script {
         let made = after.iter().flat_map(|record| &record.accounts).filter(|a| new(a));
         let made = made.filter(|account| !known(account.id));
         let commit = Commit {
+            ownership: self.ownership,
+            owner,
             due_at: after.as_ref().and_then(|record| due_at(record, &self.policy)),
             gone_how: gone_how(&events),
+            turn: self.turn,
             secrets: made.map(|account| (account.id, sealed(account.id, "k1"))).collect(),
             audit: rows(&self.cluster_id, &working, after.as_ref(), &events, &caller, self.now),
             ..Commit::new(&self.cluster_id, self.version, before.as_ref(), after.as_ref(), self.now)
@@ -162,6 +184,8 @@ impl Script {
         if let Some(record) = &after {
             self.last_generation = self.last_generation.max(record.last_generation);
         }
+        let passed = self.ownership.passed_to(owner);
+        self.ownership = if after.is_some() { passed } else { OwnedBy::default() };
         self.last = after;
         true
     }

@@ -8,13 +8,14 @@ use hyperfleet_credentials::state::pull_secret::{
     Account, AccountPhase, Command, GoneHow, RotationReason, StateName,
 };
 use hyperfleet_credentials::store::{
-    AuditFilter, Commit, Cursor, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
+    AuditFilter, Claimed, Commit, Cursor, IdempotencyAnswer, IdempotencyKey, IdempotencyStart,
     IdempotencyState, Loaded, OutboxRow, Store, StoreError,
 };
 use hyperfleet_credentials::time::Timestamp;
 use uuid::Uuid;
 
 use super::backends::conforms;
+use super::replicas::replica;
 use super::script::{HOUR, MINUTE, Script, refused, sealed, served, start};
 
 conforms!(
@@ -140,25 +141,28 @@ async fn due_work_is_handed_out_once_and_comes_back(store: Arc<dyn Store>) {
     }
     let now = start().plus(10 * MINUTE);
     let push = now.plus(MINUTE);
-    let names = |ids: Vec<_>| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let me = replica(1);
+    store.join(me, &[], now).await.unwrap();
+    let names =
+        |taken: Vec<Claimed>| taken.iter().map(|it| it.cluster_id.to_string()).collect::<Vec<_>>();
     assert_eq!(store.due_count(now).await, Ok(3));
-    assert_eq!(names(store.due(now, 2, push).await.unwrap()), ["cls-b", "cls-a"]);
-    assert_eq!(names(store.due(now, 2, push).await.unwrap()), ["cls-c"]);
-    assert_eq!(store.due(now, 2, push).await, Ok(Vec::new()));
+    assert_eq!(names(store.due(now, 2, push, me).await.unwrap()), ["cls-b", "cls-a"]);
+    assert_eq!(names(store.due(now, 2, push, me).await.unwrap()), ["cls-c"]);
+    assert_eq!(store.due(now, 2, push, me).await, Ok(Vec::new()));
     assert_eq!(store.due_count(now).await, Ok(0));
     // Whoever took it died: it is due again.
-    assert_eq!(names(store.due(push, 9, push).await.unwrap()).len(), 3);
+    assert_eq!(names(store.due(push, 9, push, me).await.unwrap()).len(), 3);
 }
 
 async fn a_new_version_is_not_rescheduled_by_an_old_word(store: Arc<dyn Store>) {
     let script = served(&store, "cls-a").await;
     let id = &script.cluster_id;
-    let soon = Some(script.now);
-    assert_eq!(store.reschedule(id, script.version - 1, soon).await, Ok(false));
+    let (soon, owned) = (Some(script.now), script.ownership);
+    assert_eq!(store.reschedule(id, script.version - 1, soon, owned).await, Ok(false));
     assert_eq!(store.due_count(script.now).await, Ok(0));
-    assert_eq!(store.reschedule(id, script.version, soon).await, Ok(true));
+    assert_eq!(store.reschedule(id, script.version, soon, owned).await, Ok(true));
     assert_eq!(store.due_count(script.now).await, Ok(1));
-    assert_eq!(store.reschedule(id, script.version, None).await, Ok(true));
+    assert_eq!(store.reschedule(id, script.version, None, owned).await, Ok(true));
     assert_eq!(store.due_count(script.now.plus(9999 * HOUR)).await, Ok(0));
     assert_eq!(store.load(id).await, Ok(script.loaded()), "the version stays");
 }

@@ -2,7 +2,10 @@
 
 pub mod calls;
 pub mod docker_registry;
+pub mod fake_apiserver;
+pub mod fake_management;
 pub mod fake_quay;
+pub mod fleet;
 pub mod image;
 pub mod needles;
 pub mod postgres;

@@ -23,8 +23,16 @@ run() {
         -c max_locks_per_transaction=128" start </dev/null >/dev/null 2>&1
 }
 bin=$1 port=$2
+tls() {
+    [ -z "$TLS_KEY" ] && return
+    printf '%s' "$TLS_KEY" >"$directory/data/server.key" && chmod 600 "$directory/data/server.key"
+    printf '%s' "$TLS_CERTIFICATE" >"$directory/data/server.crt"
+    echo 'ssl = on' >>"$directory/data/postgresql.conf"
+    echo 'hostssl all all all trust' >"$directory/data/pg_hba.conf"
+    echo 'local all all trust' >>"$directory/data/pg_hba.conf"
+}
 { "$bin/initdb" -D "$directory/data" -U tester --auth=trust --no-sync --encoding=UTF8 --locale=C.UTF-8 \
-    </dev/null >"$directory/log" 2>&1 && run; } && echo up || { cat "$directory/log"; echo down; }
+    </dev/null >"$directory/log" 2>&1 && tls && run; } && echo up || { cat "$directory/log"; echo down; }
 while read -r order; do
     case $order in
     crash) "$bin/pg_ctl" -D "$directory/data" -s -w -m immediate stop </dev/null >/dev/null 2>&1 ;;
@@ -49,11 +57,20 @@ impl Server {
     /// # Panics
     /// When the programs are missing or it does not come up: such a test fails, it is never skipped.
     pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// Starts one that takes nothing but TLS, with this certificate and its key, as PEM.
+    pub fn start_tls(certificate: &str, key: &str) -> Self {
+        Self::start_with(Some((certificate, key)))
+    }
+
+    fn start_with(tls: Option<(&str, &str)>) -> Self {
         let bin = programs();
         let mut log = String::new();
         // Between finding a port free and taking it somebody else may take it.
         for _ in 0..5 {
-            match Self::try_start(&bin) {
+            match Self::try_start(&bin, tls) {
                 Ok(server) => return server,
                 Err(text) => log = text,
             }
@@ -61,12 +78,14 @@ impl Server {
         panic!("PostgreSQL did not come up:\n{log}");
     }
 
-    fn try_start(bin: &Path) -> Result<Self, String> {
+    fn try_start(bin: &Path, tls: Option<(&str, &str)>) -> Result<Self, String> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = free.expect("a free port").port();
         let mut command = as_postgres();
         command.args(["sh", "-c", SHELL, "sh"]).arg(bin).arg(port.to_string());
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let (certificate, key) = tls.unwrap_or_default();
+        command.env("TLS_CERTIFICATE", certificate).env("TLS_KEY", key);
         let mut shell = command.spawn().expect("a shell");
         let answers = BufReader::new(shell.stdout.take().expect("its output"));
         let mut server = Self { shell, answers, port };
@@ -81,6 +100,11 @@ impl Server {
                 _ => log.push_str(&line),
             }
         }
+    }
+
+    /// The port it listens on, at 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// The address of a database.

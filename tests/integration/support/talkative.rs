@@ -19,6 +19,8 @@ pub enum Mood {
     Elsewhere,
     /// `429`.
     Busy,
+    /// Lets everybody in.
+    Open,
     /// `401` that asks for something else.
     Bearer,
     /// No HTTP at all.
@@ -60,9 +62,14 @@ impl Talkative {
         tokio::time::timeout(Duration::from_secs(60), done).await.expect("a login").unwrap();
     }
 
+    /// Answers so from now on.
+    pub fn turn(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+
     /// Answers as it should again.
     pub fn be_well(&self) {
-        *self.mood.lock().unwrap() = Mood::Well;
+        self.turn(Mood::Well);
     }
 }
 
@@ -91,7 +98,7 @@ async fn answer(mut stream: TcpStream, mood: Mood) -> Option<bool> {
             let _ = stream.write_all(format!("{said}\r\n\r\n").as_bytes()).await;
             return Some(header.is_some());
         }
-        (Mood::Well, Some(_)) => ("200 OK".to_owned(), String::new()),
+        (Mood::Well, Some(_)) | (Mood::Open, _) => ("200 OK".to_owned(), String::new()),
         (Mood::Well, None) => {
             ("401 No".to_owned(), "WWW-Authenticate: Basic realm=\"x\"\r\n".to_owned())
         }

@@ -69,7 +69,8 @@ pub(super) fn wanted(kind: AuthorityKind, context: &mut Context<'_>) -> Event {
         dropped: false,
         call: None,
         trouble: Trouble::default(),
-        next_attempt_at: context.now,
+        // At once, even when the clock goes back meanwhile.
+        next_attempt_at: Timestamp::EPOCH,
     };
     Event::AuthorityWanted { authority: Box::new(authority) }
 }

@@ -1,5 +1,6 @@
 //! The words of one credential: what was asked for, where it is, what API servers say of it.
 
+use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::{Announcement, Signer, StateName};
@@ -127,7 +128,7 @@ pub enum IssueStep {
 }
 
 /// What one API server says of a credential, or of all that a revocation is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointProgress {
     /// Its address, as configured.
     pub endpoint: String,

@@ -220,6 +220,11 @@ fn revoke(
                 let again_at = settled.plus(Duration::from_millis(1));
                 Event::GoneUnsettled { account_id, again_at }
             }
+            // It seems to have settled, but by a clock that jumped.
+            Some(settled) if !context.time_is_trusted => {
+                let settle_time = context.policy.registry(&account.registry_id).settle_time;
+                Event::GoneUnsettled { account_id, again_at: at.max(settled).plus(settle_time) }
+            }
             Some(_) | None => gone(account_id, GoneHow::Deleted, at),
         },
         RevokeAnswer::Refused(message) => Event::AccountResidue {

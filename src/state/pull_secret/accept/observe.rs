@@ -4,7 +4,8 @@ use super::super::model::{AccountPhase, Consumer, EvidenceSource, PullSecret};
 use super::super::{Context, Event, Evidence, EvidenceSubject, Rejection};
 use crate::ids::{AccountId, Generation};
 
-/// So many consumers are told apart per cluster.
+/// So many consumers are told apart per cluster and source: whoever presents a credential under many names
+/// must not keep adapters or the registry's own record from being heard.
 pub(super) const MAX_CONSUMERS: usize = 64;
 
 pub(super) fn observe(
@@ -42,7 +43,7 @@ pub(super) fn observe(
             }
             None
         }
-        None => make_room(record, context)?,
+        None => make_room(record, evidence.source, context)?,
     };
     let consumer = Consumer {
         source: evidence.source,
@@ -85,14 +86,16 @@ fn subject(
 
 fn make_room(
     record: &PullSecret,
+    source: EvidenceSource,
     context: &Context<'_>,
 ) -> Result<Option<(EvidenceSource, String)>, Rejection> {
-    if record.consumers.len() < MAX_CONSUMERS {
+    let same = || record.consumers.iter().filter(|consumer| consumer.source == source);
+    if same().count() < MAX_CONSUMERS {
         return Ok(None);
     }
     let policy = context.policy;
     let expired = context.now.minus(policy.consumer_ttl).minus(policy.sighting_interval());
-    let oldest = record.consumers.iter().min_by_key(|consumer| consumer.observed_at);
+    let oldest = same().min_by_key(|consumer| consumer.observed_at);
     match oldest.filter(|consumer| consumer.observed_at <= expired) {
         Some(consumer) => Ok(Some((consumer.source, consumer.name.clone()))),
         None => Err(Rejection::TooManyConsumers { limit: MAX_CONSUMERS }),

@@ -4,12 +4,14 @@ use super::super::model::{
     Account, AccountPhase, End, GoneHow, PullSecret, RecordState, RotationPhase,
 };
 use super::super::{Context, Event};
+use super::crowd::makes_room;
 use crate::ids::AccountId;
 
 /// Whatever ought to go is marked for deletion; what was never made goes at once.
 pub(super) fn removal(record: &PullSecret, context: &Context<'_>) -> Option<Event> {
     let at = context.now;
-    record.accounts.iter().filter(|account| ought_to_go(record, account)).find_map(|account| {
+    let goes = |account: &&Account| ought_to_go(record, account, context);
+    record.accounts.iter().filter(goes).find_map(|account| {
         let account_id = account.id;
         let gone = |how| Some(Event::AccountGone { account_id, how, at });
         match account.phase {
@@ -34,7 +36,7 @@ pub(super) fn removal(record: &PullSecret, context: &Context<'_>) -> Option<Even
 }
 
 /// Which accounts the state has no more use for. What was handed out goes only by a decision.
-fn ought_to_go(record: &PullSecret, account: &Account) -> bool {
+fn ought_to_go(record: &PullSecret, account: &Account, context: &Context<'_>) -> bool {
     let handed_out = account.phase.is_handed_out();
     match &record.state {
         RecordState::Revoking
@@ -57,8 +59,8 @@ fn ought_to_go(record: &PullSecret, account: &Account) -> bool {
                 account.phase != AccountPhase::Serving
                     && (!handed_out || all || account.born_generation == rotation.to)
             }
-            RotationPhase::Pending
-            | RotationPhase::DualCredentialPeriod { .. }
+            RotationPhase::Pending => !handed_out || makes_room(record, account, context),
+            RotationPhase::DualCredentialPeriod { .. }
             | RotationPhase::RollingBack { .. }
             | RotationPhase::Ended(_) => !handed_out,
         },

@@ -4,6 +4,7 @@
 //! event makes the rule false, so the loop in `decide` ends.
 
 mod accounts;
+mod crowd;
 mod rotation;
 
 use std::time::Duration;
@@ -57,9 +58,9 @@ fn by_state(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
         RecordState::Active { .. } => scheduled(record, context),
         RecordState::Rotating { rotation, .. } => rotating(record, rotation, context),
         RecordState::Revoking => record.accounts_gone().then_some(Event::Revoked { at }),
-        RecordState::Revoked => retention(record, context.policy.history_after, at),
-        RecordState::Denied(_) => retention(record, context.policy.denied_after, at),
-        RecordState::Failed(_) => retention(record, context.policy.failed_after, at),
+        RecordState::Revoked => retention(record, context.policy.history_after, context),
+        RecordState::Denied(_) => retention(record, context.policy.denied_after, context),
+        RecordState::Failed(_) => retention(record, context.policy.failed_after, context),
     }
 }
 
@@ -99,9 +100,6 @@ fn issuing(record: &PullSecret, generation: Generation, context: &Context<'_>) -
 fn scheduled(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
     context.policy.interval?;
     let due = record.next_rotation_at.filter(|due| *due <= context.now)?;
-    if !context.may_start {
-        return None;
-    }
     let id = RotationId(context.entropy.uuid(context.now));
     let reason = RotationReason::Scheduled;
     let mut rotation = super::accept::requested(record, id, reason, false, context);
@@ -110,9 +108,10 @@ fn scheduled(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
 }
 
 /// A record goes when it has been over for long enough and nothing of it is left at any registry.
-fn retention(record: &PullSecret, after: Duration, at: Timestamp) -> Option<Event> {
+fn retention(record: &PullSecret, after: Duration, context: &Context<'_>) -> Option<Event> {
+    let at = context.now;
     let old = record.state_since.max(record.created_at).plus(after) <= at;
-    (old && record.accounts_gone()).then_some(Event::Removed { at })
+    (old && context.time_is_trusted && record.accounts_gone()).then_some(Event::Removed { at })
 }
 
 /// The account that keeps a generation from being made.

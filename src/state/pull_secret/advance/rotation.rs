@@ -57,7 +57,8 @@ pub(super) fn rotating(
             // A compromise does not wait for its turn nor for older accounts to be gone.
             let urgent = rotation.reason == RotationReason::Compromise;
             let turn = urgent || (record.is_drained() && context.may_start);
-            turn.then_some(Event::GenerationStarted { generation: rotation.to, at })
+            (turn && record.has_room())
+                .then_some(Event::GenerationStarted { generation: rotation.to, at })
         }
         RotationPhase::CreatingCredentials => stopped(record, rotation, context).or_else(|| {
             let created = |account: &Account| {
@@ -80,11 +81,12 @@ pub(super) fn rotating(
             } else {
                 retirement(record, rotation, context)
             };
+            let passed = *deadline <= at && context.time_is_trusted;
             follows.or_else(|| match on_deadline {
-                OnDeadline::Revoke if *deadline <= at && !drifted => {
+                OnDeadline::Revoke if passed && !drifted => {
                     Some(Event::RetirementDecided { why: RetireReason::Deadline, at })
                 }
-                OnDeadline::Rollback if *deadline <= at => Some(Event::RollbackRequested { at }),
+                OnDeadline::Rollback if passed => Some(Event::RollbackRequested { at }),
                 OnDeadline::Hold | OnDeadline::Revoke | OnDeadline::Rollback => None,
             })
         }
@@ -140,6 +142,10 @@ fn retirement(record: &PullSecret, rotation: &Rotation, context: &Context<'_>) -
     let forward = matches!(rotation.phase, RotationPhase::DualCredentialPeriod { .. });
     if rotation.force_immediate && forward {
         return Some(Event::RetirementDecided { why: RetireReason::Forced, at });
+    }
+    // Whether everybody has moved is also a matter of how long somebody was not seen.
+    if !context.time_is_trusted {
+        return None;
     }
     let min_overlap = context.policy.min_overlap_for(rotation.reason);
     match record.retirement(context.policy, min_overlap, at) {

@@ -202,6 +202,10 @@ impl PullSecret {
             let rotation = Box::new(rotation.clone());
             let at = rotation.created_at;
             self.enter(RecordState::Rotating { served, rotation }, at);
+            // Older accounts go before it begins: the decision is as old as the request.
+            if self.crowded_out().is_some() {
+                self.forget_checks(at);
+            }
         }
     }
 

@@ -268,6 +268,16 @@ impl PullSecret {
         })
     }
 
+    /// True for a rotation that only the limit of the fleet holds back. A compromise waits for nobody.
+    #[must_use]
+    pub fn waits_for_turn(&self) -> bool {
+        let RecordState::Rotating { rotation, .. } = &self.state else { return false };
+        matches!(rotation.phase, RotationPhase::Pending)
+            && rotation.reason != RotationReason::Compromise
+            && self.quarantine.is_none()
+            && self.is_drained()
+    }
+
     /// Drops what only the step just stored needed: accounts that are gone, rotations that ended.
     #[must_use]
     pub fn compact(mut self) -> Self {

@@ -73,7 +73,19 @@ fn step(world: &mut World, choice: u16) {
         35 if rest.is_multiple_of(2) => world.force_gone(),
         36 => world.may_start = rest.is_multiple_of(3),
         37 => settle_in(world),
+        38 if rest.is_multiple_of(4) => compromises(world, rest / 4),
+        39 if rest.is_multiple_of(4) => world.jump_ahead(HOUR * u32::from(rest % 60)),
         _ => do_all_work(world),
+    }
+}
+
+/// One compromise after the other, each as far as it gets.
+fn compromises(world: &mut World, choice: u16) {
+    for bit in 0..4 {
+        command(world, 16);
+        if choice >> bit & 1 == 1 {
+            do_all_work(world);
+        }
     }
 }
 
@@ -104,6 +116,7 @@ fn settle_in(world: &mut World) {
 /// the record but when it asked for it, so `due_at` has to be enough.
 fn come_to_rest(world: &mut World) {
     world.may_start = true;
+    world.wait_out_doubt();
     let _ = world.command(&Command::Tick);
     for _ in 0..600 {
         // The owner tries a quarantined credential again when its pause is over.

@@ -111,6 +111,12 @@ impl SimRegistry {
         }
     }
 
+    pub fn shift_ahead(&mut self, time: Duration) {
+        for late in &mut self.late {
+            *late.at_mut() = late.at().plus(time);
+        }
+    }
+
     pub fn apply_late(&mut self, now: Timestamp) {
         let (due, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.late).into_iter().partition(|late| late.at() <= now);

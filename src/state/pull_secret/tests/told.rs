@@ -21,6 +21,7 @@ pub struct Told {
     pub policy: Policy,
     pub state: Option<PullSecret>,
     pub may_start: bool,
+    pub time_is_trusted: bool,
     pub last_generation: Generation,
     /// Every event so far.
     pub events: Vec<Event>,
@@ -45,6 +46,7 @@ impl Told {
             policy,
             state: None,
             may_start: true,
+            time_is_trusted: true,
             last_generation: Generation::NONE,
             events: Vec::new(),
             seed: 7,
@@ -63,6 +65,7 @@ impl Told {
             entropy: Entropy::from_seed(self.seed),
             last_generation: self.last_generation,
             may_start: self.may_start,
+            time_is_trusted: self.time_is_trusted,
         }
     }
 

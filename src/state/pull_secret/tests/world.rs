@@ -47,6 +47,9 @@ pub struct World {
     pub registries: BTreeMap<RegistryId, SimRegistry>,
     pub cluster_id: ClusterId,
     pub may_start: bool,
+    pub time_is_trusted: bool,
+    /// When a clock that jumped will have kept in step for long enough.
+    doubted_until: Option<Timestamp>,
     pub story: Vec<(Timestamp, Command, Vec<Event>)>,
     pub(super) judge: Judge,
     pub(super) holders: Vec<Holder>,
@@ -99,6 +102,8 @@ impl World {
             registries,
             cluster_id: "cls-sim".parse().unwrap(),
             may_start: true,
+            time_is_trusted: true,
+            doubted_until: None,
             story: Vec::new(),
             judge: Judge::default(),
             holders: vec![Holder::default(); HOLDERS],
@@ -118,6 +123,7 @@ impl World {
             entropy: Entropy::from_seed(self.seed),
             last_generation: self.last_generation,
             may_start: self.may_start,
+            time_is_trusted: self.time_is_trusted,
         }
     }
 
@@ -139,6 +145,15 @@ impl World {
         let events = decided?;
         self.story.push((self.now, command.clone(), events.clone()));
         assert!(events.len() < 100, "a step that does not end");
+        let by_time = |event: &Event| match event {
+            Event::Removed { .. } => true,
+            Event::RetirementDecided { why, .. } => {
+                matches!(why, RetireReason::Adopted | RetireReason::Deadline)
+            }
+            _ => false,
+        };
+        let doubtful = !self.time_is_trusted && events.iter().any(by_time);
+        assert!(!doubtful, "by a clock that jumped: {events:?}");
         let mut state = before;
         for event in &events {
             if let (Event::AccountCreated { account_id, .. }, Some(secret)) = (event, secret) {
@@ -232,6 +247,9 @@ impl World {
     pub fn wait(&mut self, time: Duration) {
         self.now = self.now.plus(time);
         let now = self.now;
+        if self.doubted_until.is_some_and(|until| until <= now) {
+            self.believe();
+        }
         self.registries.values_mut().for_each(|registry| registry.apply_late(now));
     }
 
@@ -303,6 +321,29 @@ impl World {
             registry.live.remove(name);
             registry.broken.insert(name.clone());
         }
+    }
+
+    fn believe(&mut self) {
+        self.time_is_trusted = true;
+        self.doubted_until = None;
+    }
+
+    /// Waits until the clock is believed.
+    pub fn wait_out_doubt(&mut self) {
+        if let Some(until) = self.doubted_until {
+            self.wait(until.since(self.now));
+            self.believe();
+        }
+    }
+
+    /// The wall clock goes ahead, and that is noticed; what is under way takes as long as before.
+    pub fn jump_ahead(&mut self, time: Duration) {
+        self.now = self.now.plus(time);
+        self.registries.values_mut().for_each(|registry| registry.shift_ahead(time));
+        self.flight.iter_mut().for_each(|call| call.announced_at = call.announced_at.plus(time));
+        self.time_is_trusted = false;
+        self.doubted_until = Some(self.now.plus(HOUR));
+        let _ = self.command(&Command::Tick);
     }
 
     /// The wall clock goes back; what is under way takes as long as before.

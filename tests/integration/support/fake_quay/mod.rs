@@ -22,7 +22,7 @@ mod fault;
 mod registry;
 mod server;
 mod truth;
-mod wire;
+pub mod wire;
 mod world;
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! HTTP/1.1 by hand over plain threads: a fake has to break connections, cut answers and let them
 //! drip, which no server library does. Knows nothing of Quay.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, Write};
 use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl HttpRequest {
     }
 
     /// None at the end of the connection.
-    pub fn read(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
+    pub fn read(stream: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut line = String::new();
         if stream.read_line(&mut line)? == 0 {
             return Ok(None);

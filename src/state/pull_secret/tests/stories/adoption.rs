@@ -221,12 +221,16 @@ fn at_most_64_consumers_are_told_apart() {
         told.heartbeat(&format!("pool-{index}"), 1).unwrap();
     }
     assert_eq!(told.heartbeat("one-more", 1), Err(Rejection::TooManyConsumers { limit: 64 }));
+    told.confirm(1).unwrap();
+    told.registry_saw(1).unwrap();
     told.heartbeat("pool-0", 2).unwrap();
     told.pass(48 * HOUR);
     assert!(told.heartbeat("one-more", 1).is_err(), "they may have been seen a little later");
     told.pass(5 * MINUTE);
     told.heartbeat("one-more", 1).unwrap();
-    assert_eq!(told.record().consumers.len(), 64, "the oldest made room");
+    let beats = told.record().consumers.iter().filter(|c| c.source == EvidenceSource::Heartbeat);
+    assert_eq!(beats.count(), 64, "the oldest made room");
+    assert_eq!(told.record().consumers.len(), 66, "other sources are not locked out");
 }
 
 #[test]

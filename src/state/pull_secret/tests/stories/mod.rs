@@ -2,6 +2,8 @@
 
 mod accounts;
 mod adoption;
+mod crowd;
+mod doubt;
 mod failures;
 mod life;
 mod rotation;
