@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::Pagination;
 use crate::ids::ClusterId;
-use crate::state::break_glass::{Credential, EndpointProgress, Revocation, Surface};
+use crate::state::break_glass::{
+    Credential, EndpointProgress, Revocation, RevocationState, Signer, Surface, bundle_etag,
+};
 use crate::time::Timestamp;
 
 /// One revocation.
@@ -57,6 +59,7 @@ pub struct DecidedCredential {
     pub status: &'static str,
     pub message: String,
     pub requested_by: String,
+    pub reason: Option<String>,
     pub decided_by: Option<String>,
     pub created_at: Option<Timestamp>,
     pub expires_at: Timestamp,
@@ -81,7 +84,7 @@ pub fn credential_revocation(
         cluster_id: cluster_id.clone(),
         scope: revocation.scope.into(),
         state: revocation.state.into(),
-        message: message(revocation),
+        message: message(cluster_id, revocation),
         signer: revocation.signer.into(),
         attempt: revocation.attempt,
         cut_off: revocation.cut_off,
@@ -94,10 +97,21 @@ pub fn credential_revocation(
     }
 }
 
-/// Trouble is what a person has to know first, then the signer's word.
-fn message(revocation: &Revocation) -> String {
+/// Trouble is what a person has to know first, then the signer's word, then what is waited for.
+fn message(cluster_id: &ClusterId, revocation: &Revocation) -> String {
     let trouble = revocation.trouble.last_error.as_ref().filter(|_| revocation.is_running());
-    trouble.or(revocation.progress.as_ref()).cloned().unwrap_or_default()
+    let told = trouble.or(revocation.progress.as_ref()).cloned();
+    told.or_else(|| waits_for(cluster_id, revocation)).unwrap_or_default()
+}
+
+/// Where no API server can be asked, somebody has to say that they run with the new bundle.
+fn waits_for(cluster_id: &ClusterId, revocation: &Revocation) -> Option<String> {
+    let proving = revocation.state == RevocationState::Proving && revocation.endpoints.is_empty();
+    let etag = match revocation.signer {
+        Signer::LocalCa if proving => bundle_etag(cluster_id, revocation.bundle_version),
+        Signer::LocalCa | Signer::KubernetesCsr => return None,
+    };
+    Some(format!("waits for a confirmation that the API servers run with trust bundle {etag}"))
 }
 
 fn endpoint(progress: &EndpointProgress) -> EndpointResource {
@@ -121,6 +135,7 @@ pub fn decided_credential(cluster_id: &ClusterId, credential: &Credential) -> De
         status: credential.state.name().word(Surface::AroHcp).into(),
         message: credential.message.clone(),
         requested_by: credential.requested_by.clone(),
+        reason: credential.reason.clone(),
         decided_by: credential.decided_by.clone(),
         created_at: credential.created_at,
         expires_at: credential.expires_at,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::desk::{Counter, later};
 use super::fixtures::{Seen, with_role};
-use crate::state::break_glass::{CredentialState, IssueStep, Signer};
+use crate::state::break_glass::{CredentialState, Signer};
 
 const A: &str = "/api/clusters_mgmt/v1/clusters/cls-1/break_glass_credentials";
 const B: &str = "/api/aro_hcp/v1alpha1/clusters/cls-1/break_glass_credentials";
@@ -63,7 +63,12 @@ fn check_error(seen: &Seen, path: &str, status: u16, reason: &str) {
 async fn a_credential_is_asked_for_and_read() {
     for (path, posted, word) in [(A, 201, "created"), (B, 202, "issuing")] {
         let counter = impatient();
-        let ask = json!({"username": "ada", "expiration_timestamp": later(3600), "id": "mine"});
+        // What only the server sets is not looked at, nor what nobody knows.
+        let ask = json!({
+            "username": "ada", "expiration_timestamp": later(3600), "id": "mine", "kind": 7,
+            "href": "/elsewhere", "status": "issued", "kubeconfig": "mine", "colour": "blue",
+            "creation_timestamp": "2020-01-01T00:00:00Z", "revocation_timestamp": [],
+        });
         let made = post(&counter, path, ask).await;
         let id = made.json()["id"].as_str().unwrap().to_owned();
         let one = format!("{path}/{id}");
@@ -74,13 +79,13 @@ async fn a_credential_is_asked_for_and_read() {
         assert_eq!(shown["creation_timestamp"], "2026-11-30T12:00:00Z");
         assert_eq!(shown["expiration_timestamp"], later(3600).as_str());
 
-        counter.fake.put(&id, CredentialState::Issuing { step: IssueStep::Collecting });
+        counter.fake.begin(&id);
         let status = get(&counter, &format!("{one}/status")).await.json();
         assert_eq!(status["href"], format!("{one}/status"));
         assert_eq!(status["state"]["value"], word);
         assert_eq!(get(&counter, &one).await.json().get("kubeconfig"), None);
 
-        counter.fake.put(&id, CredentialState::Active);
+        counter.fake.issue(&id);
         let usable = get(&counter, &one).await;
         assert_eq!((usable.status, &usable.json()["status"]), (200, &"issued".into()));
         assert_eq!(usable.json()["kubeconfig"], "apiVersion: v1");
@@ -210,10 +215,12 @@ async fn every_error_is_one_that_ocm_clients_know() {
 
 #[actix_web::test]
 async fn revoking_all() {
-    for (path, status, body, word) in [(A, 204, "", "failed"), (B, 202, "{}", "failed")] {
+    for (path, status, body, word) in
+        [(A, 204, "", "awaiting_revocation"), (B, 202, "{}", "revoking")]
+    {
         let counter = impatient();
         let (pending, used) = (asked(&counter, path).await, asked(&counter, path).await);
-        counter.fake.put(&used, CredentialState::Active);
+        counter.fake.issue(&used);
         let request = operator(Method::DELETE, path).insert_header(("x-reason", "leaked"));
         let seen = counter.call(request).await;
         assert_eq!((seen.status, seen.body.as_str()), (status, body));
@@ -221,11 +228,13 @@ async fn revoking_all() {
         let (command, caller) = counter.fake.told().pop().unwrap();
         assert_eq!((command.as_str(), caller.reason.as_deref()), ("revoke_all", Some("leaked")));
 
-        let used = get(&counter, &format!("{path}/{used}")).await.json();
-        assert_ne!(used["status"], "issued");
-        assert_eq!(used.get("kubeconfig"), None);
-        let pending = get(&counter, &format!("{path}/{pending}")).await.json();
-        assert_eq!(pending["status"], word, "{pending}");
+        for id in [&used, &pending] {
+            let shown = get(&counter, &format!("{path}/{id}")).await.json();
+            assert_eq!((&shown["status"], shown.get("kubeconfig")), (&word.into(), None));
+            assert_eq!(shown.get("revocation_timestamp"), None);
+            let message = shown["status_details"]["message"].as_str().unwrap();
+            assert!(message.starts_with("waits for an adapter to confirm"), "{message}");
+        }
 
         // A second one joins; new requests come back later.
         assert_eq!(delete(&counter, path).await.status, status);
@@ -235,10 +244,23 @@ async fn revoking_all() {
         let revocations = get(&counter, &format!("{V1}/revocations")).await.json();
         assert_eq!(revocations["revocations"].as_array().unwrap().len(), 1);
         assert_eq!(revocations["pagination"]["total_count"], 1);
-        assert_eq!(revocations["revocations"][0]["reason"], "leaked");
-        let id = revocations["revocations"][0]["revocation_id"].as_str().unwrap();
-        let one = get(&counter, &format!("{V1}/revocations/{id}")).await.json();
-        assert_eq!(one, revocations["revocations"][0]);
+        let running = &revocations["revocations"][0];
+        assert_eq!((&running["scope"], &running["state"]), (&"all".into(), &"proving".into()));
+        assert_eq!((&running["reason"], &running["ended_at"]), (&"leaked".into(), &Value::Null));
+        let one = format!("{V1}/revocations/{}", running["revocation_id"].as_str().unwrap());
+        assert_eq!(get(&counter, &one).await.json(), *running);
+
+        counter.fake.confirm_bundle("cls-1");
+        for id in [&used, &pending] {
+            let shown = get(&counter, &format!("{path}/{id}")).await.json();
+            assert_eq!(shown["status"], "revoked", "{shown}");
+            assert_eq!(shown["revocation_timestamp"], "2026-11-30T12:00:00Z");
+        }
+        let ended = get(&counter, &one).await.json();
+        assert_eq!((&ended["state"], &ended["message"]), (&"completed".into(), &"".into()));
+        assert_eq!(ended["ended_at"], "2026-11-30T12:00:00Z");
+        let again = post(&counter, path, json!({})).await;
+        assert!(matches!(again.status, 201 | 202), "{}", again.body);
     }
     let counter = impatient();
     let nothing = delete(&counter, B).await;
@@ -246,26 +268,109 @@ async fn revoking_all() {
 }
 
 #[actix_web::test]
+async fn there_is_no_such_revocation() {
+    let counter = impatient();
+    let id = asked(&counter, B).await;
+    counter.fake.issue(&id);
+    delete(&counter, B).await;
+    let known = get(&counter, &format!("{V1}/revocations")).await.json();
+    let known = known["revocations"][0]["revocation_id"].as_str().unwrap().to_owned();
+    let elsewhere = format!("/v1/clusters/cls-2/break-glass/revocations/{known}");
+    for path in [
+        elsewhere.as_str(),
+        &format!("{V1}/revocations/00000000-0000-7000-8000-000000000000"),
+        &format!("{V1}/revocations/x"),
+        "/v1/clusters/other/break-glass/revocations",
+    ] {
+        let seen = get(&counter, path).await;
+        assert_eq!((seen.status, seen.code()), (404, "HYPERFLEET-NTF-001".to_owned()), "{path}");
+        assert_eq!(seen.header("content-type"), "application/problem+json");
+    }
+    let wrong = get(&counter, &format!("{V1}/revocations?limit=0")).await;
+    assert_eq!((wrong.status, wrong.code()), (400, "HYPERFLEET-VAL-004".to_owned()));
+}
+
+#[actix_web::test]
 async fn revoking_one() {
     let counter = impatient();
     let (one, other) = (asked(&counter, B).await, asked(&counter, B).await);
-    counter.fake.put(&one, CredentialState::Active);
-    counter.fake.put(&other, CredentialState::Expired);
+    let kept = asked(&counter, B).await;
+    counter.fake.issue(&one);
+    counter.fake.issue(&other);
+    counter.fake.issue(&kept);
+    counter.fake.expire(&other);
     for id in [&one, &one, &other] {
         let seen = delete(&counter, &format!("{B}/{id}")).await;
         assert_eq!((seen.status, seen.body.as_str()), (202, "{}"), "{id}");
         assert_eq!(delete(&counter, &format!("{A}/{id}")).await.status, 204);
     }
     assert_eq!(counter.fake.state_of(&other), CredentialState::Expired);
-    assert_ne!(counter.fake.state_of(&one), CredentialState::Active);
+    let shown = get(&counter, &format!("{B}/{one}")).await.json();
+    assert_eq!((&shown["status"], shown.get("kubeconfig")), (&"revoking".into(), None));
+    let shown = get(&counter, &format!("{B}/{kept}")).await.json();
+    assert_eq!(
+        (&shown["status"], &shown["kubeconfig"]),
+        (&"issued".into(), &"apiVersion: v1".into())
+    );
+    let revocations = get(&counter, &format!("{V1}/revocations")).await.json();
+    assert_eq!(revocations["pagination"]["total_count"], 1);
+    assert_eq!(revocations["revocations"][0]["scope"], "one");
+    // Meanwhile others may be asked for.
+    assert_eq!(post(&counter, B, json!({})).await.status, 202);
+}
 
+#[actix_web::test]
+async fn a_signer_that_cannot_revoke_one() {
     let counter = Counter::new(Signer::KubernetesCsr, false, Duration::ZERO);
     let id = asked(&counter, A).await;
-    let seen = delete(&counter, &format!("{A}/{id}")).await;
     let told = "the cluster's signer cannot revoke a single credential; \
                 DELETE the collection to revoke all of them";
-    check_error(&seen, A, 405, told);
-    assert_eq!(seen.header("allow"), "GET, HEAD");
+    for (path, id) in [(A, id.clone()), (B, id), (A, "0".repeat(32))] {
+        let seen = delete(&counter, &format!("{path}/{id}")).await;
+        check_error(&seen, path, 405, told);
+        assert_eq!(seen.header("allow"), "GET, HEAD");
+    }
+}
+
+#[actix_web::test]
+async fn another_clusters_credential_is_not_found() {
+    let counter = impatient();
+    let id = asked(&counter, B).await;
+    counter.fake.issue(&id);
+    let other = B.replace("cls-1", "cls-2");
+    let told = "break-glass credential not found";
+    for seen in [
+        get(&counter, &format!("{other}/{id}")).await,
+        get(&counter, &format!("{other}/{id}/status")).await,
+        delete(&counter, &format!("{other}/{id}")).await,
+    ] {
+        check_error(&seen, B, 404, told);
+    }
+    let deny = format!("/v1/clusters/cls-2/break-glass/{id}/deny");
+    assert_eq!(post(&counter, &deny, json!({})).await.status, 404);
+    assert_eq!(get(&counter, &other).await.json()["total"], 0);
+    assert_eq!(counter.fake.state_of(&id), CredentialState::Active);
+    assert_eq!(counter.fake.opened_by(), []);
+}
+
+#[actix_web::test]
+async fn why_somebody_asks() {
+    let counter = impatient();
+    let ask = |body: &str, header: &'static str| {
+        let request = operator(Method::POST, B).insert_header(("x-reason", header));
+        counter.call(request.set_payload(body.to_owned()))
+    };
+    for (body, header, kept) in [
+        ("{}", "incident 7", "incident 7"),
+        ("{\"reason\": \"Störung 7\"}", "incident 7", "Störung 7"),
+    ] {
+        assert_eq!(ask(body, header).await.status, 202);
+        assert_eq!(counter.fake.told().pop().unwrap().1.reason.as_deref(), Some(kept));
+    }
+    let bad = ask("{\"reason\": \"a\\nb\"}", "x").await;
+    let told = "reason must have 1 to 512 characters, none of them a control character";
+    check_error(&bad, B, 400, told);
+    assert_eq!(counter.fake.told().len(), 2);
 }
 
 #[actix_web::test]
@@ -277,7 +382,7 @@ async fn a_live_username_is_taken() {
     let told = "the username is in use by another credential of the cluster";
     check_error(&taken, B, 409, told);
     assert_eq!(taken.header("retry-after"), "");
-    counter.fake.put(&id, CredentialState::Expired);
+    counter.fake.expire(&id);
     assert_eq!(post(&counter, B, ask()).await.status, 202);
 }
 
@@ -294,7 +399,7 @@ async fn the_older_surface_waits() {
     assert_eq!(counter.call(hurried).await.json()["status"], "created");
     let issue = async {
         actix_web::rt::task::yield_now().await;
-        counter.fake.put(&id, CredentialState::Active);
+        counter.fake.issue(&id);
     };
     let (seen, ()) = tokio::join!(get(&counter, &one), issue);
     assert_eq!(seen.json()["kubeconfig"], "apiVersion: v1");
@@ -304,7 +409,7 @@ async fn the_older_surface_waits() {
             actix_web::rt::task::yield_now().await;
         }
         let listed = get(&counter, A).await.json();
-        counter.fake.put(listed["items"][1]["id"].as_str().unwrap(), CredentialState::Active);
+        counter.fake.issue(listed["items"][1]["id"].as_str().unwrap());
     };
     let (made, ()) = tokio::join!(post(&counter, A, json!({})), issue);
     assert_eq!((made.status, &made.json()["status"]), (201, &"issued".into()));
@@ -335,8 +440,10 @@ async fn a_second_person_decides() {
     assert!(message.contains("approve"), "{message}");
 
     let approve = format!("{V1}/{id}/approve");
-    let own = post(&counter, &approve, json!({})).await;
-    assert_eq!((own.status, own.code()), (403, "HYPERFLEET-AUZ-001".to_owned()));
+    for own in [approve.clone(), format!("{V1}/{id}/deny")] {
+        let own = post(&counter, &own, json!({})).await;
+        assert_eq!((own.status, own.code()), (403, "HYPERFLEET-AUZ-001".to_owned()));
+    }
     let admin = |path: &str, body: &str| {
         with_role(TestRequest::post().uri(path), "admin").set_payload(body.to_owned())
     };
@@ -347,12 +454,19 @@ async fn a_second_person_decides() {
     let again = counter.call(admin(&approve, "")).await;
     assert_eq!((again.status, again.code()), (409, "HYPERFLEET-CNF-003".to_owned()));
 
-    let id = asked(&counter, B).await;
+    let asked_for = post(&counter, B, json!({"reason": "disk full"})).await.json();
+    let id = asked_for["id"].as_str().unwrap().to_owned();
     let deny = format!("{V1}/{id}/deny");
     let wrong = counter.call(admin(&deny, "{\"reason\": \"\"}")).await;
     assert_eq!((wrong.status, wrong.code()), (400, "HYPERFLEET-VAL-002".to_owned()));
     let seen = counter.call(admin(&deny, "").insert_header(("x-reason", "not today"))).await;
     assert_eq!((seen.status, &seen.json()["status"]), (200, &"denied".into()));
+    let decided = seen.json();
+    assert_eq!(
+        (&decided["requested_by"], &decided["reason"]),
+        (&"operator".into(), &"disk full".into())
+    );
+    assert_eq!(decided.get("kubeconfig"), None);
     let (on_a, on_b) =
         (get(&counter, &format!("{A}/{id}")).await, get(&counter, &format!("{B}/{id}")).await);
     assert_eq!(
@@ -360,6 +474,13 @@ async fn a_second_person_decides() {
         (&"failed".into(), &"denied".into())
     );
     assert_eq!(on_b.json()["status_details"]["message"], "denied: not today");
+
+    // What has ended cannot be decided about any more; that is no secret.
+    let over = counter.call(admin(&format!("{V1}/{id}/approve"), "")).await;
+    assert_eq!((over.status, over.code()), (409, "HYPERFLEET-CNF-003".to_owned()));
+    assert_eq!(over.json()["detail"], "not allowed while the credential is denied");
+    let listed = get(&counter, B).await.json();
+    assert!(listed["items"].as_array().unwrap().iter().any(|item| item["status"] == "denied"));
 
     let none = counter.call(admin(&format!("{V1}/trust-bundle/approve"), "")).await;
     assert_eq!((none.status, none.code()), (404, "HYPERFLEET-NTF-001".to_owned()));
@@ -378,7 +499,7 @@ async fn a_repeated_request_gets_its_first_answer() {
     };
     let first = ask(json!({"username": "ada"})).await;
     let id = first.json()["id"].as_str().unwrap().to_owned();
-    counter.fake.put(&id, CredentialState::Active);
+    counter.fake.issue(&id);
     let again = ask(json!({"username": "ada", "ignored": true})).await;
     assert_eq!((again.status, again.header("idempotency-replayed")), (201, "true"));
     assert_eq!(again.header("location"), first.header("location"));
@@ -393,9 +514,8 @@ async fn a_repeated_request_gets_its_first_answer() {
 async fn the_trust_bundle() {
     let counter = impatient();
     let id = asked(&counter, B).await;
-    counter.fake.put(&id, CredentialState::Active);
+    counter.fake.issue(&id);
     delete(&counter, B).await;
-    counter.fake.begin_proving("cls-1");
     let path = format!("{V1}/trust-bundle");
     let adapter = |request: TestRequest| with_role(request, "adapter");
     let seen = counter.call(adapter(TestRequest::get().uri(&path))).await;

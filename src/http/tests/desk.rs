@@ -9,6 +9,7 @@ use actix_web::web;
 use async_trait::async_trait;
 use secrecy::SecretString;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use super::fixtures::{Noon, Seen, call_at, edge};
 use crate::actors::audit;
@@ -18,10 +19,10 @@ use crate::http::handlers::break_glass::{
     BreakGlass, Bundle, Desk, DeskError, DeskRules, Done, Lifetimes, ListOf, Listed, Offer, Opened,
 };
 use crate::http::handlers::{Backend, Repeats, handlers};
-use crate::ids::{ClusterId, CredentialId, RevocationId};
+use crate::ids::{CallToken, ClusterId, CredentialId, RevocationId};
 use crate::state::break_glass::{
-    self, ClusterRules, Command, Context, Credential, CredentialState, Policy, Revocation,
-    RevocationState, Signer, bundle_etag, bundle_version, decide,
+    self, Answer, Call, ClusterRules, Command, Context, Credential, CredentialState, Event, Policy,
+    Rejection, Revocation, Signer, Subject, SubmitAnswer, bundle_etag, bundle_version, decide,
 };
 use crate::state::shared::{Backoff, Entropy};
 use crate::store::memory::MemoryStore;
@@ -30,6 +31,8 @@ use crate::time::{Clock, Timestamp};
 
 /// The clusters that the file names begin so.
 const KNOWN: &str = "cls";
+/// Each call is over before the next begins.
+const TOKEN: CallToken = CallToken(Uuid::from_u128(7));
 
 /// What the desk knows of a cluster: the machine's state, nothing of it ever forgotten.
 type Records = BTreeMap<ClusterId, break_glass::BreakGlass>;
@@ -81,22 +84,91 @@ impl Counter {
     }
 
     pub async fn call(&self, request: TestRequest) -> Seen {
-        call_at(&self.edge, handlers(self.backend.clone()), request).await
+        let seen = call_at(&self.edge, handlers(self.backend.clone()), request).await;
+        // To the SDK an empty error is a success, and any other type a fault of the network.
+        if seen.path.starts_with("/api/") && seen.status != 204 {
+            assert_eq!(seen.header("content-type"), "application/json", "{}", seen.body);
+            assert!(seen.json().is_object(), "{}", seen.body);
+        }
+        seen
     }
 }
 
 impl FakeBreakGlass {
-    /// Changes one credential by hand, as a signer's answer would.
-    pub fn put(&self, id: &str, state: CredentialState) {
-        let id = id.parse().unwrap();
-        let mut records = self.records.lock().unwrap();
-        for credential in records.values_mut().flat_map(|record| &mut record.credentials) {
-            if credential.id == id {
-                credential.state = state;
-            }
+    /// The signer is given the request.
+    pub fn begin(&self, id: &str) {
+        let subject = Subject::Credential(id.parse().unwrap());
+        self.drive(id, &Command::Announce { subject, call: Call::Submit, token: TOKEN });
+    }
+
+    /// The signer has signed, and where no API server can be asked that is all.
+    pub fn issue(&self, id: &str) {
+        if self.state_of(id) == CredentialState::Accepted {
+            self.begin(id);
         }
+        let subject = Subject::Credential(id.parse().unwrap());
+        let not_after = Noon.now().plus(Duration::from_secs(3600));
+        let answer = Answer::Submit(SubmitAnswer::Signed { not_after });
+        self.drive(id, &Command::Answer { subject, token: TOKEN, answer });
+        assert_eq!(self.state_of(id), CredentialState::Active);
+    }
+
+    /// It has come to its end.
+    pub fn expire(&self, id: &str) {
+        let credential_id = id.parse().unwrap();
+        self.change(id, |record| {
+            vec![Event::CredentialExpired { credential_id, at: record.created_at }]
+        });
+    }
+
+    /// The cluster's API servers run with what the bundle is now.
+    pub fn confirm_bundle(&self, cluster: &str) {
+        let version = self.records.lock().unwrap()[&cluster.parse().unwrap()].bundle_version;
+        self.run(&cluster.parse().unwrap(), &Command::ConfirmBundle { version }).unwrap();
+    }
+
+    fn drive(&self, id: &str, command: &Command) {
+        let cluster_id = self.cluster_of(id);
+        self.run(&cluster_id, command).unwrap();
+    }
+
+    fn cluster_of(&self, id: &str) -> ClusterId {
+        let id = id.parse().unwrap();
+        let records = self.records.lock().unwrap();
+        let mut owners = records.iter().filter(|(_, record)| record.credential(id).is_some());
+        owners.next().unwrap().0.clone()
+    }
+
+    fn change(&self, id: &str, events: impl FnOnce(&break_glass::BreakGlass) -> Vec<Event>) {
+        let cluster_id = self.cluster_of(id);
+        let mut records = self.records.lock().unwrap();
+        let before = records.remove(&cluster_id).unwrap();
+        let after = events(&before).iter().fold(Some(before), break_glass::apply);
+        records.extend(after.map(|after| (cluster_id, after)));
+    }
+
+    /// Runs a command as the machine has it; answers how many revocations ended with it.
+    fn run(&self, cluster_id: &ClusterId, command: &Command) -> Result<usize, Rejection> {
+        let ended = |record: Option<&break_glass::BreakGlass>| {
+            let revocations = record.map_or(&[][..], |record| &record.revocations[..]);
+            revocations.iter().filter(|revocation| !revocation.is_running()).count()
+        };
+        let mut records = self.records.lock().unwrap();
+        let before = records.get(cluster_id);
+        let context = Context {
+            now: Noon.now(),
+            policy: &self.policy(),
+            rules: &ClusterRules { signer: self.signer, endpoints: Vec::new() },
+            entropy: Entropy::from_seed(records.len() as u128),
+            time_is_certain: true,
+        };
+        let events = decide(before, command, &context)?;
+        let after = events.iter().fold(before.cloned(), break_glass::apply);
+        let settled = ended(after.as_ref()) - ended(before);
+        records.extend(after.map(|after| (cluster_id.clone(), after)));
         drop(records);
         self.changed.send_modify(|n| *n += 1);
+        Ok(settled)
     }
 
     /// Makes it older than the time at which that was written down.
@@ -107,17 +179,6 @@ impl FakeBreakGlass {
             if credential.id == id {
                 credential.created_at = None;
             }
-        }
-    }
-
-    /// Everything that this revocation is about is void as soon as the API servers agree.
-    pub fn begin_proving(&self, cluster: &str) {
-        let mut records = self.records.lock().unwrap();
-        let record = records.get_mut(&cluster.parse().unwrap()).unwrap();
-        record.bundle_version += 1;
-        for revocation in &mut record.revocations {
-            revocation.state = RevocationState::Proving;
-            revocation.bundle_version = record.bundle_version;
         }
     }
 
@@ -192,19 +253,19 @@ impl BreakGlass for FakeBreakGlass {
 
     async fn credential(
         &self,
-        _: &ClusterId,
+        cluster_id: &ClusterId,
         id: CredentialId,
     ) -> Result<Option<Credential>, DeskError> {
-        Ok(self.find(id))
+        Ok(self.find(id).filter(|_| self.cluster_of(&id.to_string()) == *cluster_id))
     }
 
     async fn opened(
         &self,
-        _: &ClusterId,
+        cluster_id: &ClusterId,
         id: CredentialId,
         caller: audit::Caller,
     ) -> Result<Option<Opened>, DeskError> {
-        let Some(credential) = self.find(id) else { return Ok(None) };
+        let Some(credential) = self.credential(cluster_id, id).await? else { return Ok(None) };
         let usable = credential.state == CredentialState::Active;
         if usable {
             self.opened.lock().unwrap().push((id, caller.actor));
@@ -233,26 +294,7 @@ impl BreakGlass for FakeBreakGlass {
         answer: Option<IdempotencyAnswer>,
     ) -> Result<Done, DeskError> {
         self.told.lock().unwrap().push((command.as_ref().to_owned(), caller));
-        let ended = |record: Option<&break_glass::BreakGlass>| {
-            let revocations = record.map_or(&[][..], |record| &record.revocations[..]);
-            revocations.iter().filter(|revocation| !revocation.is_running()).count()
-        };
-        let settled = {
-            let mut records = self.records.lock().unwrap();
-            let before = records.get(cluster_id);
-            let context = Context {
-                now: Noon.now(),
-                policy: &self.policy(),
-                rules: &ClusterRules { signer: self.signer, endpoints: Vec::new() },
-                entropy: Entropy::from_seed(records.len() as u128),
-                time_is_certain: true,
-            };
-            let events = decide(before, &command, &context)?;
-            let after = events.iter().fold(before.cloned(), break_glass::apply);
-            let settled = ended(after.as_ref()) - ended(before);
-            records.extend(after.map(|after| (cluster_id.clone(), after)));
-            settled
-        };
+        let settled = self.run(cluster_id, &command)?;
         self.remember(answer).await;
         Ok(Done { settled })
     }

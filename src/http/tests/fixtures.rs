@@ -209,6 +209,8 @@ pub fn handlers(config: &mut web::ServiceConfig) {
 
 /// An answer, taken apart.
 pub struct Seen {
+    /// Empty where the request was lost with a panic.
+    pub path: String,
     pub status: u16,
     pub headers: HeaderMap,
     pub body: String,
@@ -240,7 +242,10 @@ pub async fn call_at(
 ) -> Seen {
     let app = init_service(api_app(edge.clone(), handlers)).await;
     match try_call_service(&app, request.to_request()).await {
-        Ok(response) => seen(ServiceResponse::into_parts(response).1).await,
+        Ok(response) => {
+            let (request, response) = ServiceResponse::into_parts(response);
+            Seen { path: request.path().to_owned(), ..seen(response).await }
+        }
         // What the server does with an error that comes out of the application.
         Err(error) => seen(error.as_response_error().error_response()).await,
     }
@@ -249,7 +254,7 @@ pub async fn call_at(
 async fn seen(response: HttpResponse) -> Seen {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body = actix_web::body::to_bytes(response.into_body().boxed()).await.unwrap();
-    Seen { status, headers, body: String::from_utf8(body.to_vec()).unwrap() }
+    Seen { path: String::new(), status, headers, body: String::from_utf8(body.to_vec()).unwrap() }
 }
 
 pub fn with_role(request: TestRequest, role: &str) -> TestRequest {

@@ -6,12 +6,14 @@
 //! | `operate` | approvals and revocations as operators see them |
 //! | `bundle` | what API servers have to trust, and the word that they do |
 //! | `wish` | what may be asked of a credential |
+//! | `why` | the reason that the audit keeps |
 //! | `desk` | the seam to the layers below |
 
 pub(super) mod bundle;
 mod desk;
 pub(super) mod ocm;
 pub(super) mod operate;
+mod why;
 mod wish;
 
 pub use desk::{

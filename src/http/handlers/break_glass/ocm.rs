@@ -8,7 +8,8 @@ use actix_web::web::Data;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::desk::{Desk, ListOf, Offer, only_all};
+use super::desk::{Desk, ListOf, only_all};
+use super::why;
 use super::wish::{RequestBody, Wish};
 use crate::http::answer::{self, Answer};
 use crate::http::auth::Caller;
@@ -66,6 +67,7 @@ pub async fn request(
     let (desk, surface, Cluster(cluster_id)) = (backend.desk()?, surface(&context)?, cluster);
     desk.offer(&cluster_id)?;
     let time = patience(desk, surface, &query, preferred)?;
+    let reason = why::reason(body.0.reason.as_deref(), reason)?;
     let status = accepted(surface);
     let run = async |ticket: &Ticket| {
         let Wish { username, expires_at, signing_request } =
@@ -198,11 +200,14 @@ pub async fn revoke_one(
     reason: Reason,
 ) -> Answer {
     let (desk, surface, Cluster(cluster_id)) = (backend.desk()?, surface(&context)?, cluster);
-    let Offer { revokes_one } = desk.offer(&cluster_id)?;
-    if !revokes_one {
-        return Err(only_all());
-    }
-    let known = desk.credential(&cluster_id, credential.0).await?;
+    let offer = desk.offer(&cluster_id)?;
+    // It is its own signer that counts, which need not be the configured one any more.
+    let known = match desk.credential(&cluster_id, credential.0).await {
+        Ok(known) if known.signer.revokes_one() => known,
+        Err(error) if offer.revokes_one => return Err(error),
+        Ok(_) | Err(ApiError::NotFound { .. }) => return Err(only_all()),
+        Err(error) => return Err(error),
+    };
     if known.state.name().is_ended() {
         return revoking(surface);
     }

@@ -4,7 +4,8 @@ use actix_web::http::StatusCode;
 use actix_web::web::Data;
 use serde::{Deserialize, Serialize};
 
-use super::desk::Desk;
+use super::desk::{Desk, DeskError};
+use super::why;
 use crate::http::answer::{self, Answer};
 use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
@@ -13,12 +14,10 @@ use crate::http::extract::{
 };
 use crate::http::handlers::backend::{Backend, caller};
 use crate::http::handlers::once::{Asked, Ticket, once};
-use crate::http::problem::{ApiError, Constraint, FieldError};
+use crate::http::problem::ApiError;
 use crate::http::resource::{self, CredentialRevocationList, Pagination};
 use crate::ids::{ClusterId, CredentialId};
-use crate::state::break_glass::Command;
-
-const LONGEST_REASON: usize = 512;
+use crate::state::break_glass::{Command, Rejection};
 
 /// `GET .../break-glass/revocations`: newest first, ended ones included.
 pub async fn revocations(backend: Data<Backend>, cluster: Cluster, query: Query) -> Answer {
@@ -56,20 +55,6 @@ pub struct DecisionBody {
     reason: Option<String>,
 }
 
-impl DecisionBody {
-    /// The body's word comes before the header's.
-    fn reason(&self, header: Reason) -> Result<Reason, ApiError> {
-        let Some(reason) = &self.reason else { return Ok(header) };
-        let visible = reason.chars().all(|c| !c.is_control());
-        if visible && (1..=LONGEST_REASON).contains(&reason.chars().count()) {
-            return Ok(Reason(Some(reason.clone())));
-        }
-        let rule = Constraint::MaxLength { max_length: LONGEST_REASON };
-        let message = "must have 1 to 512 characters, none of them a control character";
-        Err(ApiError::field(FieldError::new("reason", rule, message)))
-    }
-}
-
 /// Who decides about which credential.
 type Decision = (Caller, RequestContext, Cluster, CredentialInPath, Reason, IdempotencyKey);
 
@@ -101,10 +86,14 @@ async fn decide(
     let (who, context, Cluster(cluster_id), CredentialInPath(credential_id), reason, key) =
         decision;
     desk.offer(&cluster_id)?;
-    let reason = body.reason(reason)?;
+    let reason = why::reason(body.reason.as_deref(), reason)?;
     let run = async |ticket: &Ticket| {
-        // One that has ended is not the machine's any more, but there it is.
-        desk.credential(&cluster_id, credential_id).await?;
+        // The machine has forgotten one that has ended, but there it is.
+        let state = desk.credential(&cluster_id, credential_id).await?.state.name();
+        if state.is_ended() {
+            let over = DeskError::Rejected(Rejection::State { state });
+            return Err(desk.refused(&cluster_id, &over));
+        }
         let command = command(&reason.0);
         let answer = ticket.answer(StatusCode::OK, None, credential_id);
         let caller = caller(&who, &context, reason);

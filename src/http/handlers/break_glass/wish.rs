@@ -21,6 +21,8 @@ pub struct RequestBody {
     username: Option<String>,
     expiration_timestamp: Option<String>,
     certificate_signing_request: Option<String>,
+    /// For the audit, and for whoever has to approve it.
+    pub(super) reason: Option<String>,
 }
 
 /// How long a credential may live.
