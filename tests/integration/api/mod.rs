@@ -11,4 +11,4 @@ mod refusals;
 mod rollback;
 mod rotations;
 mod trouble;
-mod world;
+pub mod world;
