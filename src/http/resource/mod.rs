@@ -8,6 +8,7 @@ mod credential;
 #[cfg(test)]
 mod credential_tests;
 mod pull_secret;
+mod registry;
 mod revocation;
 mod rotation;
 #[cfg(test)]
@@ -25,6 +26,10 @@ pub use credential::{
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
     StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,
+};
+pub use registry::{
+    Blocked, Limits, MissingResource, RegistryList, RegistryResource, RestoredResource,
+    SweepFailure, SweepReport, SweepResource, UnknownResource, registry, sweep_report,
 };
 pub use revocation::{
     BundleConfirmation, CredentialRevocation, CredentialRevocationList, DecidedCredential,

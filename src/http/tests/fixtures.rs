@@ -185,6 +185,10 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::ListPullSecrets
             | Op::ListAllRotations
             | Op::ListAuditEvents
+            | Op::ListRegistries
+            | Op::SweepRegistry
+            | Op::AcknowledgeRestore
+            | Op::ChangeSchedule
             | Op::MgmtListCredentials
             | Op::MgmtRevokeCredentials
             | Op::MgmtReadCredential

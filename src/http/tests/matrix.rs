@@ -9,7 +9,7 @@ use crate::http::ocm::{code_prefix, surface_of};
 use crate::http::routes::{Access, Op, Permission};
 
 /// Columns: adapter, operator, admin, viewer.
-const PERMISSIONS: [(&str, &str, [bool; 4]); 21] = [
+const PERMISSIONS: [(&str, &str, [bool; 4]); 23] = [
     ("pull-secrets", "create", [true, true, true, false]),
     ("pull-secrets", "get", [true, true, true, false]),
     ("pull-secrets", "delete", [true, true, true, false]),
@@ -23,6 +23,8 @@ const PERMISSIONS: [(&str, &str, [bool; 4]); 21] = [
     ("pull-secrets/rotations", "force", [false, false, true, false]),
     ("credentials-fleet", "get", [false, true, true, true]),
     ("credentials-fleet", "list", [false, true, true, true]),
+    ("credentials-fleet", "create", [false, true, true, false]),
+    ("credentials-fleet", "update", [false, true, true, false]),
     ("credentials-fleet/audit", "list", [false, true, true, false]),
     ("break-glass-credentials", "create", [false, true, true, false]),
     ("break-glass-credentials", "get", [false, true, true, false]),
@@ -64,6 +66,7 @@ async fn each_role_at_each_row() {
                 .replace("{cluster_id}", "cls-1")
                 .replace("{credential_id}", "019300000000700080000000000000ab")
                 .replace("{revocation_id}", "01930000-0000-7000-8000-0000000000ab")
+                .replace("{registry_id}", "local")
                 .replace("{rotation_id}", "rot-01930000-0000-7000-8000-0000000000ab");
             let name: &'static str = route.method.into();
             let method = Method::from_bytes(name.as_bytes()).unwrap();
