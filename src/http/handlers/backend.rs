@@ -289,7 +289,7 @@ pub fn unreadable(error: &ReadError) -> ApiError {
 
 /// A missing key comes back with its file, and readiness says so meanwhile; a row that does not open with its
 /// key is a fault.
-fn unopened(error: &OpenError) -> ApiError {
+pub fn unopened(error: &OpenError) -> ApiError {
     match error {
         OpenError::UnknownKey(_) => ApiError::unavailable("a data key is missing", error),
         OpenError::Malformed

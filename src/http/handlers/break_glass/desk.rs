@@ -8,8 +8,9 @@ use secrecy::SecretString;
 
 use super::wish::Lifetimes;
 use crate::actors::audit;
+use crate::crypto::OpenError;
 use crate::http::edge::Edge;
-use crate::http::handlers::backend::store;
+use crate::http::handlers::backend::{store, unopened};
 use crate::http::handlers::once::{Keeper, Repeats};
 use crate::http::problem::{ApiError, Conflict, Constraint, FieldError};
 use crate::http::routes::Permission;
@@ -172,6 +173,9 @@ pub enum DeskError {
     /// The database fails.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A stored private key does not open.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// Our own fault.
     #[error("{0}")]
     Internal(String),
@@ -282,6 +286,7 @@ impl Desk {
             DeskError::NotConfigured { reason } => conflict(cluster_id, reason.clone()).into(),
             DeskError::Busy(detail) => ApiError::busy(*detail),
             DeskError::Store(error) => store(error),
+            DeskError::Open(error) => unopened(error),
             DeskError::Internal(cause) => ApiError::internal(cause),
         }
     }

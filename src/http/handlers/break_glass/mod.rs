@@ -8,9 +8,11 @@
 //! | `wish` | what may be asked of a credential |
 //! | `why` | the reason that the audit keeps |
 //! | `desk` | the seam to the layers below |
+//! | `facade` | those layers behind it |
 
 pub(super) mod bundle;
 mod desk;
+mod facade;
 pub(super) mod ocm;
 pub(super) mod operate;
 mod why;
