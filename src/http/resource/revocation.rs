@@ -111,7 +111,9 @@ fn waits_for(cluster_id: &ClusterId, revocation: &Revocation) -> Option<String> 
         Signer::LocalCa if proving => bundle_etag(cluster_id, revocation.bundle_version),
         Signer::LocalCa | Signer::KubernetesCsr => return None,
     };
-    Some(format!("waits for a confirmation that the API servers run with trust bundle {etag}"))
+    Some(format!(
+        "waits for a confirmation that the API servers run with trust bundle {etag} or a later one"
+    ))
 }
 
 fn endpoint(progress: &EndpointProgress) -> EndpointResource {

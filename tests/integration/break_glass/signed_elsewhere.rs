@@ -70,7 +70,8 @@ async fn the_operator_signs_and_its_rotation_revokes_all() {
     let seen = scene.until(&path, rotating).await;
     assert_eq!(seen["signer"], "kubernetes_csr");
     assert_eq!(management.applied(Kind::Revocations), 1);
-    assert_eq!(scene.state(id).await, "awaiting_revocation");
+    assert_eq!(scene.state(id).await, "revoking");
+    assert_eq!(scene.get(&format!("{A}/{id}")).await.body["status"], "awaiting_revocation");
     let refused = scene.post(B, json!({})).await;
     assert_eq!((refused.status, refused.header("retry-after")), (409, "10"), "{}", refused.text);
     // When it has done its steps and the API server knows the new authority only,
