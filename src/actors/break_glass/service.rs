@@ -273,11 +273,8 @@ impl Service {
         if !usable(&credential) || credential.control {
             return Ok(Some(Opened { credential, kubeconfig: None }));
         }
-        let kubeconfig = match self.kubeconfig(cluster_id, &credential).await {
-            Ok(kubeconfig) => Ok(kubeconfig),
-            // A revocation that came in between takes the key away.
-            Err(error) => Err(error),
-        };
+        // A failure is told below: a revocation that came in between may have taken the key away.
+        let kubeconfig = self.kubeconfig(cluster_id, &credential).await;
         if kubeconfig.is_ok() {
             let (now, about) = (self.worker.tools.clock.now(), (id, credential.username.as_str()));
             let row = audit::read(cluster_id, about, caller, now);

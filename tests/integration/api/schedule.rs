@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hyperfleet_credentials::time::Timestamp;
+use hyperfleet_credentials::time::{Clock, SystemClock};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -18,9 +18,7 @@ async fn patch(cluster: &Cluster<'_>, body: Value) -> Answer {
 
 /// A time from now, whole seconds.
 fn from_now(time: Duration) -> String {
-    let at = std::time::SystemTime::now() + time;
-    let seconds = at.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    Timestamp::from_micros(i64::try_from(seconds).unwrap() * 1_000_000).to_string()
+    SystemClock.now().plus(time).whole_second().to_string()
 }
 
 #[tokio::test]
