@@ -1,4 +1,4 @@
-# The five things one does with this repository. `make help` lists them.
+# The things one does with this repository. `make help` lists them.
 
 CARGO ?= cargo
 BIN := bin/hyperfleet-credentials
@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := docker-registry skopeo curl jq postgresql
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint demo clean packages deny
+.PHONY: help build test chaos lint demo clean packages deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ build: ## Build the release binary into bin/
 
 test: packages ## Run every test, starting the registries they need
 	$(CARGO) test --locked
+
+chaos: packages ## Hurt the service for half an hour, at every point on both databases
+	HYPERFLEET_TEST_CHAOS=$(or $(ROUNDS),30) $(CARGO) test --locked --test integration chaos:: -- --nocapture --test-threads 2
 
 lint: deny ## Check formatting, lints, licenses and documentation
 	$(CARGO) fmt --check

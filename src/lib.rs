@@ -2,7 +2,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`ids`], [`time`] | identifiers and instants, used by every layer |
+//! | [`ids`], [`time`], [`window`] | identifiers, instants and maintenance windows, used by every layer |
 //! | [`state`] | the pure machines: what may happen, what is true afterwards, what to do next |
 //! | [`store`] | rows and transactions |
 //! | [`crypto`] | keys and sealed values |
@@ -30,3 +30,4 @@ pub mod state;
 pub mod store;
 pub mod telemetry;
 pub mod time;
+pub mod window;

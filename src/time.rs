@@ -3,8 +3,10 @@
 //! The only module that reads the wall clock. The machines in `state` get their time as a value.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -100,6 +102,41 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 }
 
+/// Moves the wall clock of this process by what stands in a file, as a test wants it.
+#[derive(Debug)]
+struct Shift {
+    file: PathBuf,
+    /// When the file was read last, and what it said.
+    read: Mutex<(Option<Instant>, i64)>,
+}
+
+/// Nobody but a test sets it, and only once; then a look at the clock costs one more comparison.
+static SHIFT: OnceLock<Shift> = OnceLock::new();
+
+/// The file is read again at most so often.
+const READ_AGAIN: Duration = Duration::from_millis(20);
+
+/// From now on the wall clock of this process is off by the seconds that stand in this file, which may change
+/// while it runs. For tests alone.
+pub fn shift_by_file(file: PathBuf) {
+    let _ = SHIFT.set(Shift { file, read: Mutex::new((None, 0)) });
+}
+
+impl Shift {
+    fn micros(&self) -> i64 {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if read.0.is_none_or(|at| at.elapsed() >= READ_AGAIN) {
+            let text = std::fs::read_to_string(&self.file).unwrap_or_default();
+            // Somebody may be writing it at this very moment.
+            if let Ok(seconds) = text.trim().parse::<i64>() {
+                read.1 = seconds.saturating_mul(1_000_000);
+            }
+            read.0 = Some(Instant::now());
+        }
+        read.1
+    }
+}
+
 /// The machine's wall clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
@@ -107,7 +144,8 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     fn now(&self) -> Timestamp {
-        Timestamp(jiff::Timestamp::now().as_microsecond())
+        let now = jiff::Timestamp::now().as_microsecond();
+        Timestamp(now.saturating_add(SHIFT.get().map_or(0, Shift::micros)))
     }
 }
 

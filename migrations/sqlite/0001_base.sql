@@ -33,6 +33,16 @@ CREATE TABLE pull_secrets (
     next_rotation_at INTEGER,
     slot_at INTEGER,
     slot_failures INTEGER,
+    slot_retry_at INTEGER,
+    -- From when the interval counts, and what the cluster's schedule has of its own; empty is as configured.
+    interval_from INTEGER,
+    schedule_enabled INTEGER CHECK (schedule_enabled IN (0, 1)),
+    schedule_next_at INTEGER,
+    schedule_cron TEXT,
+    schedule_length INTEGER,
+    -- Dead accounts could not be replaced: how often, and when it is tried again.
+    reissue_failures INTEGER,
+    reissue_at INTEGER,
     quarantine_since INTEGER,
     quarantine_retry_at INTEGER,
     due_at INTEGER,
@@ -41,7 +51,9 @@ CREATE TABLE pull_secrets (
     epoch INTEGER NOT NULL DEFAULT 0,
     CHECK ((served_generation IS NULL) = (served_since IS NULL)),
     CHECK ((refusal_registry_id IS NULL) = (refusal_message IS NULL)),
-    CHECK ((slot_at IS NULL) = (slot_failures IS NULL)),
+    CHECK ((slot_at IS NULL) = (slot_failures IS NULL) AND (slot_at IS NULL) = (slot_retry_at IS NULL)),
+    CHECK ((schedule_cron IS NULL) = (schedule_length IS NULL)),
+    CHECK ((reissue_failures IS NULL) = (reissue_at IS NULL)),
     CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pull_secrets_due ON pull_secrets (due_at, cluster_id) WHERE due_at IS NOT NULL;
@@ -81,6 +93,10 @@ CREATE TABLE accounts (
     last_used_at INTEGER,
     gone_at INTEGER,
     gone_how TEXT,
+    -- The last generation that it was part of, when it is verified again, how often it was found dead in a row.
+    served_in INTEGER,
+    check_at INTEGER,
+    dead_looks INTEGER NOT NULL,
     -- Since when it is served although its verification says that it is dead.
     drifted_since INTEGER,
     UNIQUE (registry_id, name),
@@ -115,6 +131,8 @@ CREATE TABLE rotations (
     slot INTEGER,
     from_generation INTEGER NOT NULL,
     to_generation INTEGER NOT NULL,
+    -- Which accounts it replaces.
+    scope TEXT NOT NULL CHECK (json_valid(scope)),
     status TEXT NOT NULL,
     running INTEGER NOT NULL CHECK (running IN (0, 1)),
     phase TEXT NOT NULL,
@@ -136,6 +154,9 @@ CREATE TABLE rotations (
     CHECK ((error_code IS NULL) = (error_message IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX rotations_running ON rotations (cluster_id) WHERE running = 1;
+-- A partial rotation may wait for the running one.
+CREATE UNIQUE INDEX rotations_waiting ON rotations (cluster_id) WHERE status = 'pending' AND running = 0;
+CREATE INDEX rotations_open ON rotations (cluster_id) WHERE status IN ('pending', 'in_progress');
 CREATE UNIQUE INDEX rotations_slot ON rotations (cluster_id, slot)
     WHERE status = 'completed' AND slot IS NOT NULL;
 CREATE INDEX rotations_by_cluster ON rotations (cluster_id, created_at, rotation_id);
@@ -237,6 +258,72 @@ CREATE TABLE replicas (
     seen_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Sweeps: when a registry's accounts are compared with ours, who is at it, what came of the last time.
+CREATE TABLE sweeps (
+    registry_id TEXT NOT NULL PRIMARY KEY,
+    due_at INTEGER NOT NULL,
+    holder BLOB CHECK (holder IS NULL OR length(holder) = 16),
+    lease_until INTEGER,
+    started_at INTEGER,
+    finished_at INTEGER,
+    listed INTEGER,
+    ours INTEGER,
+    unknown_accounts INTEGER,
+    foreign_accounts INTEGER,
+    missing INTEGER,
+    failed_at INTEGER,
+    last_error TEXT,
+    CHECK ((holder IS NULL) = (lease_until IS NULL)),
+    CHECK ((started_at IS NULL) = (finished_at IS NULL)),
+    CHECK ((failed_at IS NULL) = (last_error IS NULL))
+) STRICT, WITHOUT ROWID;
+
+-- Accounts at a registry that are ours and that no row wants. With `decided_at` their deletion goes on until the
+-- registry says "gone"; `call_token` is that of the announced call.
+CREATE TABLE unknown_accounts (
+    registry_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    remote_id TEXT,
+    cluster_id TEXT,
+    generation INTEGER,
+    first_seen_at INTEGER NOT NULL,
+    decided_at INTEGER,
+    call_token BLOB CHECK (call_token IS NULL OR length(call_token) = 16),
+    call_at INTEGER,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    next_attempt_at INTEGER,
+    last_error TEXT,
+    PRIMARY KEY (registry_id, name),
+    CHECK ((call_token IS NULL) = (call_at IS NULL)),
+    CHECK ((decided_at IS NULL) = (next_attempt_at IS NULL)),
+    CHECK (decided_at IS NOT NULL OR call_token IS NULL)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX unknown_accounts_due ON unknown_accounts (registry_id, next_attempt_at, name)
+    WHERE next_attempt_at IS NOT NULL;
+
+-- Whether any row names an account.
+CREATE INDEX accounts_by_name ON accounts (name);
+
+-- What is handed out, by registry.
+CREATE INDEX accounts_serving ON accounts (registry_id, name) WHERE phase = 'serving';
+
+-- The last time that the database was found to be older than what it has done.
+CREATE TABLE restores (
+    one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    restored_at INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    acknowledged_at INTEGER,
+    acknowledged_by TEXT,
+    CHECK ((acknowledged_at IS NULL) = (acknowledged_by IS NULL))
+) STRICT;
+CREATE INDEX restores_open ON restores (restored_at) WHERE acknowledged_at IS NULL;
+
+-- The life of the database server that the rows were last written in, where it can be told.
+CREATE TABLE timelines (
+    one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    timeline TEXT NOT NULL
+) STRICT;
+
 -- Rotations that wait for their turn, until their cluster's next commit says otherwise. `turn_rank`: 0 asked for
 -- by somebody, 1 by the schedule. Until `called_until` a place is kept.
 CREATE TABLE rotation_turns (
@@ -249,6 +336,14 @@ CREATE INDEX rotation_turns_order ON rotation_turns (turn_rank, since, cluster_i
 CREATE INDEX rotation_turns_called ON rotation_turns (called_until) WHERE called_until IS NOT NULL;
 CREATE INDEX accounts_deleting ON accounts (next_attempt_at, cluster_id) WHERE phase = 'deleting';
 
+-- When a registry's own record of use is read next, and until when the last reading told.
+CREATE TABLE usage_readings (
+    registry_id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    due_at INTEGER NOT NULL,
+    read_until INTEGER,
+    PRIMARY KEY (registry_id, scope)
+) STRICT, WITHOUT ROWID;
 -- Break-glass. One row per cluster that ever had to do with it; it is never removed, because versions of the trust
 -- bundle are never used twice.
 CREATE TABLE break_glass (

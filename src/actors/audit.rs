@@ -167,16 +167,29 @@ pub(super) fn detail(event: &Event) -> Value {
         Event::GenerationServed { deadline, on_deadline, .. } => {
             json!({ "deadline": deadline, "on_deadline": on_deadline.as_ref() })
         }
-        Event::RotationRequested { rotation } => json!({
+        Event::RotationRequested { rotation } | Event::RotationQueued { rotation } => json!({
             "reason": rotation.reason.as_ref(), "force_immediate": rotation.force_immediate,
             "from_generation": rotation.from, "to_generation": rotation.to, "slot": rotation.slot,
+            "scope": rotation.scope,
         }),
+        Event::RegistriesAdded { registries, .. } => json!({ "registries": registries }),
+        Event::ScheduleChanged { schedule, .. } => json!({
+            "enabled": schedule.enabled, "next_rotation_at": schedule.next_at,
+            "window": schedule.window.as_ref().map(|window| json!({
+                "cron": window.cron(), "length_seconds": window.length().as_secs(),
+            })),
+        }),
+        Event::NextRotationMoved { next_rotation_at, .. } => {
+            json!({ "next_rotation_at": next_rotation_at })
+        }
         Event::ConsumerSeen { consumer, .. } => {
             json!({ "source": consumer.source.as_ref(), "consumer": consumer.name })
         }
         Event::RetirementDecided { why, .. } => json!({ "why": why.as_ref() }),
         Event::DeadlineMoved { deadline, .. } => json!({ "deadline": deadline }),
-        Event::RemovalDecided { end, .. } | Event::RotationEnded { end, .. } => {
+        Event::RemovalDecided { end, .. }
+        | Event::RotationEnded { end, .. }
+        | Event::WaitingEnded { end, .. } => {
             let error =
                 end.error().map(|error| json!({ "code": error.code, "message": error.message }));
             json!({ "end": end.word(), "error": error })
@@ -184,6 +197,7 @@ pub(super) fn detail(event: &Event) -> Value {
         Event::IssueDenied { refusal, .. } | Event::IssueFailed { refusal, .. } => {
             json!({ "registry_id": refusal.registry_id, "message": refusal.message })
         }
+        Event::Doubted { restored_at, .. } => json!({ "restored_at": restored_at }),
         Event::Quarantined { quarantine } => json!({ "retry_at": quarantine.retry_at }),
         Event::GenerationStarted { .. }
         | Event::AccountPlanned { .. }
@@ -193,6 +207,7 @@ pub(super) fn detail(event: &Event) -> Value {
         | Event::DeletionDecided { .. }
         | Event::AllCreated { .. }
         | Event::AdoptionWithdrawn { .. }
+        | Event::DriftSuspected { .. }
         | Event::DriftFound { .. }
         | Event::DriftCleared { .. }
         | Event::RollbackRequested { .. }

@@ -47,13 +47,25 @@ struct StoredFence {
     store: Arc<dyn Store>,
     account_id: AccountId,
     token: CallToken,
+    deletes: bool,
 }
 
 #[async_trait]
 impl Fence for StoredFence {
     async fn is_current(&self) -> bool {
         // Not knowing is no reason to act.
-        self.store.is_current(self.account_id, self.token).await.unwrap_or(false)
+        let current = self.store.is_current(self.account_id, self.token).await.unwrap_or(false);
+        current && !(self.deletes && self.is_held().await)
+    }
+}
+
+impl StoredFence {
+    /// After a restore nothing is deleted until it is acknowledged, whatever was announced before.
+    async fn is_held(&self) -> bool {
+        match self.store.restored().await {
+            Ok(restored) => restored.is_some_and(|restored| restored.is_latched()),
+            Err(_) => true,
+        }
     }
 }
 
@@ -68,7 +80,12 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
     };
     let context = CallContext {
         deadline: announced_at + configured.timeout,
-        fence: Arc::new(StoredFence { store: deps.store.clone(), account_id, token }),
+        fence: Arc::new(StoredFence {
+            store: deps.store.clone(),
+            account_id,
+            token,
+            deletes: call == Call::Revoke,
+        }),
     };
     let left = context.deadline.saturating_duration_since(Instant::now());
     // The process may have stood still since the announcement, or not know any more whether it is the owner.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::activity::Activity;
 use super::replica::Replica;
+use super::restored::RestoredLatch;
 use crate::crypto::SharedKeyring;
 use crate::failpoints::FailPoints;
 use crate::ids::RegistryId;
@@ -34,6 +35,8 @@ pub struct Deps {
     pub installation: String,
     /// Sizes and pauses of the actors.
     pub tuning: Tuning,
+    /// Whether the database was restored.
+    pub restored: RestoredLatch,
     /// What is under way.
     pub activity: Activity,
     /// This process among the replicas.
@@ -90,6 +93,10 @@ pub struct Tuning {
     pub tombstones: Duration,
     /// Audit rows are kept so long.
     pub audit_after: Duration,
+    /// A registry's accounts are compared with ours so often.
+    pub sweep_interval: Duration,
+    /// An unknown account of ours is left alone for so long.
+    pub sweep_safety_age: Duration,
     /// The audit's streams are anchored so often, and at every start and end of the process.
     pub anchor_every: Duration,
 }
@@ -112,6 +119,8 @@ impl Default for Tuning {
             tombstones: Duration::from_secs(30 * 24 * 3600),
             audit_after: Duration::from_secs(400 * 24 * 3600),
             anchor_every: Duration::from_secs(3600),
+            sweep_interval: Duration::from_secs(6 * 3600),
+            sweep_safety_age: Duration::from_secs(3600),
         }
     }
 }

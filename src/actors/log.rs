@@ -139,7 +139,9 @@ fn loudness(event: &Event) -> Loudness {
         | Event::AccountRefused { .. }
         | Event::AccountBurnt { .. }
         | Event::AccountResidue { .. }
+        | Event::DriftSuspected { .. }
         | Event::DriftFound { .. }
+        | Event::Doubted { .. }
         | Event::RollbackRefused { .. }
         | Event::AdoptionWithdrawn { .. }
         | Event::IssueDenied { .. }
@@ -157,6 +159,11 @@ fn loudness(event: &Event) -> Loudness {
         | Event::GoneUnsettled { .. }
         | Event::GenerationServed { .. }
         | Event::RotationRequested { .. }
+        | Event::RegistriesAdded { .. }
+        | Event::RotationQueued { .. }
+        | Event::WaitingEnded { .. }
+        | Event::ScheduleChanged { .. }
+        | Event::NextRotationMoved { .. }
         | Event::AllCreated { .. }
         | Event::RetirementDecided { .. }
         | Event::DriftCleared { .. }

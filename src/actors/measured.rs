@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
+use crate::state::sweep::{Named, Serving};
 use crate::store::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow,
-    AuditStream, Claimed, Commit, Cursor, Described, Hint, IdempotencyAnswer, IdempotencyKey,
-    IdempotencyStart, IdempotencyState, Listening, Loaded, OwnedBy, Page, Presented,
-    PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
-    RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
-    TurnRank, Turns, Unavailable,
+    AuditStream, Claimed, Commit, Cursor, DeletionAnswer, DeletionCall, Described, Hint,
+    IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, Listening, Loaded,
+    OwnedBy, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow,
+    Reseal, Restored, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
+    StoreError, SweepCommit, SweepState, SweepStore, SweepStored, TroubleCounts, TurnRank, Turns,
+    Unavailable, UnknownAccount, UsageCandidate, UsageScope,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -66,6 +68,42 @@ macro_rules! measured {
 }
 
 measured! {
+    SweepStore {}
+    plan_sweeps(plans: &[(RegistryId, Timestamp)]) -> ();
+    due_sweeps(now: Timestamp) -> Vec<RegistryId>;
+    begin_sweep(
+        registry_id: &RegistryId,
+        holder: uuid::Uuid,
+        now: Timestamp,
+        until: Timestamp,
+        only_due: bool
+    ) -> bool;
+    abandon_sweep(
+        registry_id: &RegistryId,
+        holder: uuid::Uuid,
+        now: Timestamp,
+        failure: Option<(Timestamp, &str)>
+    ) -> ();
+    end_sweep(commit: &SweepCommit<'_>) -> SweepStored;
+    sweep_states() -> Vec<SweepState>;
+    named_accounts(registry_id: &RegistryId, names: &[String]) -> Vec<Named>;
+    serving_accounts(registry_id: &RegistryId, after: &str, limit: u32) -> Vec<Serving>;
+    generation_counters(clusters: &[ClusterId]) -> Vec<(ClusterId, Generation)>;
+    slug_counters(slugs: &[String]) -> Vec<(String, Generation)>;
+    unknown_accounts(registry_id: &RegistryId, after: &str, limit: u32) -> Vec<UnknownAccount>;
+    due_deletions(registry_id: &RegistryId, now: Timestamp, limit: u32) -> Vec<UnknownAccount>;
+    announce_deletion(call: &DeletionCall, audit: &AuditRow) -> bool;
+    is_deletion_current(registry_id: &RegistryId, name: &str, token: CallToken) -> bool;
+    answer_deletion(call: &DeletionCall, answer: &DeletionAnswer, audit: &AuditRow) -> bool;
+    restored() -> Option<Restored>;
+    latch_restored(at: Timestamp, reason: &str, audit: &AuditRow) -> bool;
+    acknowledge_restore(at: Timestamp, by: &str, audit: &AuditRow) -> Option<Restored>;
+    timeline() -> Option<String>;
+    noted_timeline() -> Option<String>;
+    note_timeline(timeline: &str, sweep_at: Option<Timestamp>) -> ();
+}
+
+measured! {
     Turns {}
     has_turn(cluster_id: &ClusterId, rank: TurnRank, max: u32, now: Timestamp) -> bool;
     wait_for_turn(cluster_id: &ClusterId, rank: TurnRank, now: Timestamp) -> ();
@@ -102,6 +140,7 @@ measured! {
         due_at: Option<Timestamp>,
         ownership: OwnedBy
     ) -> bool;
+    wake_busy(now: Timestamp) -> u64;
     is_current(account_id: AccountId, token: CallToken) -> bool;
     join(replica_id: ReplicaId, key_ids: &[String], now: Timestamp) -> ();
     beat(replica_id: ReplicaId, key_ids: &[String], now: Timestamp) -> Option<Vec<ReplicaRow>>;
@@ -148,5 +187,18 @@ measured! {
         limit: u32
     ) -> Vec<(AccountId, SealedSecret)>;
     reseal(batch: &[Reseal]) -> u64;
+    claim_usage(
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration
+    ) -> Option<Option<Timestamp>>;
+    usage_read(registry_id: &RegistryId, scope: UsageScope, until: Timestamp) -> ();
+    usage_candidates(
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32
+    ) -> Vec<UsageCandidate>;
     purge(before: PurgeBefore) -> Purged;
 }

@@ -15,8 +15,11 @@
 //! | [`hints`] | what other replicas tell |
 //! | [`shard`] | owns the actors of a part of the clusters; brings back those that panic |
 //! | [`scheduler`] | wakes what is due, takes over at start, lets history pass |
+//! | [`sweeper`] | compares registries with the rows, deletes what nobody wants |
+//! | [`restored`] | nothing is deleted after a restore until somebody has seen it |
 //! | [`system`] | starts the above; what HTTP talks to |
 //! | [`upkeep`] | lets history pass, anchors the audit |
+//! | [`usage`] | reads who was seen by the registries themselves |
 //! | [`reads`] | tells the audit of every pull secret that is handed out |
 //! | `points` | where a test lets the process die |
 //! | [`break_glass`] | the steps of break-glass credentials |
@@ -44,8 +47,11 @@ pub mod read;
 pub mod reads;
 pub mod registries;
 pub mod replica;
+pub mod restored;
 pub mod scheduler;
 pub mod shard;
 pub mod step;
+pub mod sweeper;
 pub mod system;
 pub mod upkeep;
+pub mod usage;

@@ -98,7 +98,7 @@ pub async fn recognised(
     let (Some(served), true) = (found.served, found.phase.is_handed_out()) else {
         // Somebody still holds what was revoked: worth a person's look, never a different answer.
         tracing::warn!(
-            %cluster_id, registry = %found.registry_id, generation = found.born_generation.0,
+            %cluster_id, registry = %found.registry_id, generation = found.generation.0,
             event_name = "revoked_in_use", "a revoked credential was presented"
         );
         return Err(HeartbeatError::Unauthorized);
@@ -127,7 +127,7 @@ pub async fn heartbeat(
         found.last_seen = same.ok_or(HeartbeatError::Unauthorized)?.last_seen;
     }
     let current = found.phase == AccountPhase::Serving;
-    let generation = if current { served.generation } else { found.born_generation };
+    let generation = if current { served.generation } else { found.generation };
     if is_news(deps, &found, generation, served.since) {
         note(deps, shards, cluster_id, &found, consumer, cause).await?;
     }

@@ -17,6 +17,7 @@ use crate::registries::lane::{BreakerSettings, Lane, LaneSettings};
 use crate::registries::quay::{Quay, QuaySettings, UsageSource};
 use crate::registries::rate::{Rate, RateError};
 use crate::state::pull_secret::{Backoff, EvidenceSource, OnDeadline, Policy, RegistryPolicy};
+use crate::window::Window;
 
 /// A registry that cannot be used as configured.
 #[derive(Debug, thiserror::Error)]
@@ -167,6 +168,17 @@ pub fn policy(config: &Config, registries: &BTreeMap<RegistryId, ConfiguredRegis
     Policy {
         interval: (rotation.interval > Duration::ZERO).then_some(rotation.interval),
         spread: rotation.spread,
+        // The configuration was checked: a pattern that is one is a window.
+        window: rotation
+            .window
+            .cron
+            .as_deref()
+            .and_then(|cron| Window::parse(cron, rotation.window.length).ok()),
+        drift_interval: Some(rotation.drift_interval),
+        reissue: match rotation.on_drift {
+            config::OnDrift::Report => false,
+            config::OnDrift::Reissue => true,
+        },
         min_overlap: rotation.min_overlap,
         grace_period: rotation.grace_period,
         on_deadline: match rotation.on_deadline {
@@ -208,6 +220,8 @@ pub fn tuning(config: &Config) -> Tuning {
         batch: config.scheduler.batch,
         max_rotations: config.rotation.max_concurrent,
         lease: config.scheduler.lease,
+        sweep_interval: config.scheduler.sweep_interval,
+        sweep_safety_age: config.scheduler.sweep_safety_age,
         audit_after: config.cleanup.audit_after,
         ..Tuning::default()
     }

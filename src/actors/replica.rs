@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::clocks::Clocks;
-use crate::ids::{CallToken, ClusterId, ReplicaId};
-use crate::state::pull_secret::PullSecret;
+use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId};
+use crate::state::pull_secret::{Announcement, PullSecret};
 use crate::store::{OwnedBy, ReplicaRow};
 
 /// A replica that asked for news of a credential is told for so long.
@@ -207,12 +207,12 @@ impl Replica {
         Flight { token, flights: self.flights.clone() }
     }
 
-    /// Whether the record has an announced call that this process knows nothing of: nobody will answer it.
+    /// The announced calls that this process knows nothing of: nobody will answer them.
     #[must_use]
-    pub fn finds_open_calls_of_others(&self, record: &PullSecret) -> bool {
+    pub fn open_calls_of_others(&self, record: &PullSecret) -> Vec<(AccountId, Announcement)> {
         let flights = self.flights.lock();
-        let mut open = record.accounts.iter().filter_map(|account| account.call);
-        open.any(|call| !flights.contains(&call.token))
+        let open = record.accounts.iter().filter_map(|account| Some((account.id, account.call?)));
+        open.filter(|(_, call)| !flights.contains(&call.token)).collect()
     }
 
     /// Another replica waits for news of this credential.

@@ -17,9 +17,13 @@ use super::upkeep;
 use crate::failpoints::Point;
 use crate::state::pull_secret::Command;
 use crate::store::{Claimed, StoreError};
+use crate::time::Timestamp;
 
 /// History, gauges and key files are looked at so often.
 const HOUSEKEEPING: Duration = Duration::from_secs(15);
+
+/// Wall and monotonic clock may drift apart by so much between two looks.
+const CLOCKS_DRIFT: Duration = Duration::from_secs(5 * 60);
 
 /// The actor.
 pub struct Scheduler {
@@ -34,6 +38,8 @@ pub struct Scheduler {
     left_over: Vec<Claimed>,
     kept_house: Option<Instant>,
     anchored: Option<Instant>,
+    /// Both clocks at the last look.
+    looked: Option<(Instant, Timestamp)>,
 }
 
 impl Scheduler {
@@ -49,6 +55,7 @@ impl Scheduler {
             left_over: Vec::new(),
             kept_house: None,
             anchored: None,
+            looked: None,
         }
     }
 
@@ -64,6 +71,13 @@ impl Scheduler {
 
     fn house_is_due(&self) -> bool {
         self.kept_house.is_none_or(|at| at.elapsed() >= HOUSEKEEPING)
+    }
+
+    /// Whether the wall clock has lost time against the one that only goes forward. The first look is one
+    /// after who knows what.
+    fn clock_went_back(&mut self, now: Timestamp) -> bool {
+        let before = self.looked.replace((Instant::now(), now));
+        before.is_none_or(|(at, then)| now.plus(CLOCKS_DRIFT) < then.plus(at.elapsed()))
     }
 
     fn anchor_is_due(&self) -> bool {
@@ -125,6 +139,7 @@ impl Handler<Look> for Scheduler {
         }
         self.looking = true;
         let deps = self.deps.clone();
+        let back = self.clock_went_back(deps.clock.now());
         let (house, anchor) = (self.house_is_due(), self.anchor_is_due());
         let orphans = house || std::mem::take(&mut self.orphans);
         // What a full shard could not take is offered first; no more is taken meanwhile.
@@ -132,6 +147,9 @@ impl Handler<Look> for Scheduler {
         let running = self.deps.activity.begin();
         let work = async move {
             let _running = running;
+            if back && let Err(error) = wake_busy(&deps).await {
+                tracing::warn!(%error, "what the clock has put off was not woken");
+            }
             let taken = if crowded { Ok(Taken::default()) } else { take(&deps, orphans).await };
             if house && let Err(error) = keep_house(&deps).await {
                 tracing::warn!(%error, "housekeeping failed");
@@ -165,6 +183,12 @@ impl Handler<Look> for Scheduler {
             }
         }))
     }
+}
+
+async fn wake_busy(deps: &Deps) -> Result<(), StoreError> {
+    let woken = deps.store.wake_busy(deps.clock.now()).await?;
+    tracing::info!(woken, "what is at work was woken");
+    Ok(())
 }
 
 #[derive(Default)]

@@ -19,8 +19,8 @@ use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, ReplicaId};
 use crate::registries::lane::{NotNow, NotNowKind, Permit};
 use crate::state::pull_secret::{
-    Account, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection, RotationReason,
-    apply, decide, due_at, effects,
+    Account, Answer, Call, Command, Context, Effect, Entropy, Event, PullSecret, Rejection,
+    RotationReason, apply, decide, due_at, effects,
 };
 use crate::store::{
     Commit, IdempotencyAnswer, OwnedBy, SealedSecret, StoreError, Turn, TurnRank, gone_how,
@@ -29,6 +29,10 @@ use crate::time::Timestamp;
 
 /// A lost race reloads and decides again, at most so often.
 const MAX_RACES: usize = 16;
+/// A deletion that a restore holds is looked at again after this.
+const HELD: Duration = Duration::from_secs(60);
+const NOT_ACKNOWLEDGED: &str =
+    "the database was restored; nothing is deleted until an operator acknowledges it";
 /// A registry's wait up to this is waited for in memory; a longer one is stored.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 
@@ -157,30 +161,35 @@ async fn close_calls_of_others(
     cluster_id: &ClusterId,
     current: Working,
 ) -> Result<Working, StepError> {
-    let found = current
-        .record
-        .as_ref()
-        .is_some_and(|record| deps.replica.finds_open_calls_of_others(record));
-    if !found || !deps.replica.may_work_on(current.ownership) {
+    let found = match &current.record {
+        Some(record) if deps.replica.may_work_on(current.ownership) => {
+            deps.replica.open_calls_of_others(record)
+        }
+        Some(_) | None => Vec::new(),
+    };
+    if found.is_empty() {
         return Ok(current);
     }
     let caller = Caller::service("takeover");
-    let mut request = Request {
+    // To close calls begins nothing: whoever may begin is told by the step that follows.
+    let mut plan = Plan::new(deps, current, false);
+    for (account_id, open) in found {
+        let answer = Answer::abandoned(open.call);
+        // Refused where it was closed along with the one before.
+        let _ = plan.decide(&Command::Answer { account_id, token: open.token, answer });
+    }
+    if plan.events.is_empty() {
+        return Ok(plan.before);
+    }
+    let request = Request {
         command: &Command::TakeOver,
         secret: None,
         caller: &caller,
         permits: Vec::new(),
         answer: None,
     };
-    // To close calls begins nothing: whoever may begin is told by the step that follows.
-    let mut plan = Plan::new(deps, current, false);
-    plan.decide(request.command)?;
-    if plan.events.is_empty() {
-        return Ok(plan.before);
-    }
     plan.turn = plan.waits();
-    let secrets = plan.secrets(request.secret.take()).await?;
-    Ok(plan.commit(cluster_id, secrets, &request).await?.working)
+    Ok(plan.commit(cluster_id, Vec::new(), &request).await?.working)
 }
 
 /// Whether another replica has written since: what was decided without a commit has to be decided again.
@@ -238,7 +247,7 @@ async fn attempt(
         log::refused(cluster_id, record, request.command, &rejection, request.caller);
         return Err(rejection.into());
     }
-    if plan.events.is_empty() {
+    if plan.events.is_empty() && !plan.redated {
         if let Some(answer) = &request.answer {
             deps.store.answer_idempotent(answer).await?;
         }
@@ -260,6 +269,8 @@ struct Plan<'a> {
     started: Instant,
     before: Working,
     after: Option<PullSecret>,
+    /// The clock went back: what has happened is dated now, which is stored even if nothing else happens.
+    redated: bool,
     events: Vec<Event>,
     announced: Vec<(AccountId, Call, CallToken, Permit, Flight)>,
     crowded: Vec<RegistryId>,
@@ -269,11 +280,14 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(deps: &'a Arc<Deps>, before: Working, may_begin: bool) -> Self {
+        let now = deps.clock.now();
+        let drawn_in = before.record.as_ref().and_then(|record| record.drawn_in(now));
         Self {
             deps,
-            now: deps.clock.now(),
+            now,
             started: Instant::now(),
-            after: before.record.clone(),
+            redated: drawn_in.is_some(),
+            after: drawn_in.or_else(|| before.record.clone()),
             before,
             events: Vec::new(),
             announced: Vec::new(),
@@ -305,6 +319,7 @@ impl<'a> Plan<'a> {
             last_generation: self.before.last_generation,
             may_start: self.may_begin,
             time_is_trusted: self.deps.replica.time_is_trusted(),
+            restored_at: self.deps.restored.at(),
         };
         for event in decide(self.after.as_ref(), command, &context)? {
             self.after = apply(self.after.take(), &event);
@@ -324,6 +339,11 @@ impl<'a> Plan<'a> {
         let due: Vec<Effect> =
             effects(record, self.now).into_iter().filter(|effect| effect.due <= self.now).collect();
         for effect in due {
+            if effect.call == Call::Revoke && self.deps.restored.is_latched() {
+                let until = self.now.plus(HELD.min(self.deps.policy.retry.max));
+                self.defer(&effect, until, NOT_ACKNOWLEDGED.to_owned());
+                continue;
+            }
             let permit = match take(waited_for, &effect.registry_id) {
                 Some(permit) => Ok(permit),
                 None => self.permit(&effect.registry_id),
@@ -450,7 +470,19 @@ impl<'a> Plan<'a> {
     ) -> Result<Step, StepError> {
         let due_at = self.after.as_ref().and_then(|record| due_at(record, &self.deps.policy));
         let owner = self.owner(due_at);
-        let Self { deps, now, started, before, after, events, announced, crowded, turn, .. } = self;
+        let Self {
+            deps,
+            now,
+            started,
+            redated,
+            before,
+            after,
+            events,
+            announced,
+            crowded,
+            turn,
+            ..
+        } = self;
         let commit = Commit {
             cluster_id,
             expected_version: before.version,
@@ -474,6 +506,9 @@ impl<'a> Plan<'a> {
         let points = [Point::AfterCommit, Point::AfterOutcomeCommit];
         deps.at_commit(points, calls(), request.command).await?;
         let told = before.record.as_ref();
+        if redated {
+            tracing::warn!(%cluster_id, "the clock went back: what has happened is dated now");
+        }
         log::events(cluster_id, told, after.as_ref(), &events, request.caller);
         count::events(&deps.metrics, told, after.as_ref(), &events);
         let cause = Cause::of(request.caller, after.as_ref());

@@ -16,6 +16,8 @@ use super::hints;
 use super::liveness::{self, Liveness};
 use super::scheduler::{self, PingScheduler, Scheduler};
 use super::shard::{Asked, CommandError, Dispatch, DropActors, Ping, Shard};
+use super::sweeper::{self, PingSweeper, Sweeper};
+use super::usage;
 use crate::ids::ClusterId;
 use crate::state::pull_secret::{Command, cluster_hash};
 use crate::store::{Hint, IdempotencyAnswer, StoreError};
@@ -139,6 +141,7 @@ pub struct System {
     /// Where commands go.
     pub shards: Shards,
     scheduler: Addr<Scheduler>,
+    sweeper: Addr<Sweeper>,
     liveness: Weak<()>,
     beside: Beside,
     arbiters: Vec<Arbiter>,
@@ -156,15 +159,21 @@ impl System {
         let handles: Vec<_> = arbiters.iter().map(Arbiter::handle).collect();
         let shards = Shards::start(&deps, &handles);
         liveness::join(&deps).await?;
+        sweeper::prepare(&deps).await?;
         let closed = scheduler::take_over(&deps, &shards).await?;
         if closed > 0 {
             tracing::info!(closed, "took over what the process before left open");
         }
         breakers::watch(&deps);
+        usage::watch(&deps, &shards);
         let own = Arbiter::new();
         let scheduler = {
             let (deps, shards) = (deps.clone(), shards.clone());
             Scheduler::start_in_arbiter(&own.handle(), |_| Scheduler::new(deps, shards))
+        };
+        let sweeper = {
+            let (deps, shards) = (deps.clone(), shards.clone());
+            Sweeper::start_in_arbiter(&own.handle(), |_| Sweeper::new(deps, shards))
         };
         let alive = Liveness::new(deps.clone(), shards.clone(), scheduler.clone());
         let liveness = alive.alive();
@@ -176,7 +185,7 @@ impl System {
         });
         liveness::tell(&deps, &Hint::Members).await;
         let arbiters = arbiters.into_iter().chain([own, thread]).collect();
-        Ok(Self { deps, shards, scheduler, liveness, beside, arbiters })
+        Ok(Self { deps, shards, scheduler, sweeper, liveness, beside, arbiters })
     }
 
     /// Ends when a shard or the scheduler cannot go on. The process is to be started again then, which is
@@ -191,6 +200,11 @@ impl System {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return "the scheduler is dead",
                 Err(_) => return "the scheduler hangs",
+            }
+            match tokio::time::timeout(HANGS, self.sweeper.send(PingSweeper)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return "the sweeper is dead",
+                Err(_) => return "the sweeper hangs",
             }
             if self.liveness.upgrade().is_none() {
                 return "nobody says any more that this replica lives";

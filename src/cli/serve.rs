@@ -14,7 +14,7 @@ use crate::actors::reads::{self, ReadLog};
 use crate::actors::registries;
 use crate::actors::replica::{Replica, Standing};
 use crate::actors::system::System;
-use crate::config::{AuthMode, Config, FAILPOINTS_VARIABLE};
+use crate::config::{AuthMode, CLOCK_VARIABLE, Config, FAILPOINTS_VARIABLE};
 use crate::crypto::{AuditKey, SharedKeyring};
 use crate::failpoints::FailPoints;
 use crate::http::auth::{Authenticator, StaticTokens};
@@ -36,6 +36,10 @@ const NO_AUDIT_KEY: &str = "the audit needs its key; `keys generate` makes it be
 /// When something that the service cannot do without is missing.
 pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
+    if let Some(file) = std::env::var_os(CLOCK_VARIABLE) {
+        tracing::warn!(?file, "the clock is moved by a file: this process has a time of its own");
+        crate::time::shift_by_file(file.into());
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new()?;
     let lifecycle = Lifecycle::default();
@@ -142,6 +146,7 @@ async fn deps(
         replica: Replica::new(tuning.lease, tuning.trust_after),
         tuning,
         activity: crate::actors::activity::Activity::default(),
+        restored: crate::actors::restored::RestoredLatch::default(),
         failpoints: failpoints()?,
     })
 }
@@ -168,11 +173,14 @@ fn authenticator(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {
 
 /// What `/readyz` looks at. Before the set-up is done nothing of it is there.
 fn readiness(backend: &Backend) -> Readiness {
-    let for_registries = backend.clone();
+    let (for_registries, for_restored) = (backend.clone(), backend.clone());
     Readiness::default()
         .deciding("config", Passed)
         .deciding("database", Database(backend.clone()))
         .deciding("encryption_keys", Keys(backend.clone()))
+        .noticing("restored", move || {
+            for_restored.get().is_ok_and(|work| work.deps.restored.is_latched())
+        })
         .registries(move || match for_registries.get() {
             Ok(work) => work.deps.registries.iter().map(health).collect(),
             Err(_) => Vec::new(),

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use super::error::{Problem, Problems};
 use super::registry::RegistryKind;
 use super::validate_registries::path_of;
-use super::{AuthMode, Config, Db};
+use super::{AuthMode, Clusters, Config, Db};
 use crate::crypto::{FileModeError, check_secret_file};
 
 /// A file that holds a secret could not be read.
@@ -62,7 +62,8 @@ impl Db {
 }
 
 impl Config {
-    /// Refuses secret files that others may read or the group may write, and a missing tokens file.
+    /// Refuses secret files that others may read or the group may write, a missing tokens file, and a clusters
+    /// file with a fault.
     ///
     /// A missing token of a registry is no reason not to start: that registry is blocked and says
     /// so, and the others work. Key files are checked by whoever loads the keyring.
@@ -83,6 +84,9 @@ impl Config {
         {
             let message = format!("{}: cannot be read: {error}", path.display());
             problems.add(Problem::file("server.tls.cert_file", &message));
+        }
+        if let Err(error) = Clusters::load(&self.break_glass.clusters_file) {
+            problems.add(Problem::file("break_glass.clusters_file", &error));
         }
         problems.into_result()
     }

@@ -17,6 +17,8 @@ use super::keys::{self, Form, KEYS, REGISTRY_KEYS, env_name};
 const FILE_VARIABLE: &str = "HYPERFLEET_CONFIG";
 /// No setting: arms failure points, for tests only.
 pub const FAILPOINTS_VARIABLE: &str = "HYPERFLEET_FAILPOINTS";
+/// Names a file that moves the wall clock; for tests alone.
+pub const CLOCK_VARIABLE: &str = "HYPERFLEET_CLOCK_FILE";
 const PREFIX: &str = "HYPERFLEET_";
 
 /// Where the values come from.
@@ -101,7 +103,7 @@ fn parse_yaml(path: &Path, text: &str) -> Result<Value, ConfigError> {
 pub(super) fn read_env(sources: &Sources, warnings: &mut Vec<String>) -> Value {
     let mut values = Value::Object(Map::new());
     for (name, text) in &sources.env {
-        let special = [FILE_VARIABLE, FAILPOINTS_VARIABLE].contains(&name.as_str());
+        let special = [FILE_VARIABLE, FAILPOINTS_VARIABLE, CLOCK_VARIABLE].contains(&name.as_str());
         if special || name.starts_with("HYPERFLEET_REGISTRIES_") {
             continue;
         }

@@ -33,7 +33,7 @@ pub use duration::format as format_duration;
 pub use error::{ConfigError, Problem, Problems};
 pub use files::ReadSecretError;
 pub use keys::{FlagSpec, flags};
-pub use layers::{FAILPOINTS_VARIABLE, Sources};
+pub use layers::{CLOCK_VARIABLE, FAILPOINTS_VARIABLE, Sources};
 pub use rate::{Burst, ParseRateError, Rate};
 pub use reference::reference_page;
 pub use registry::{

@@ -362,6 +362,22 @@ fn secret_files_of_others_are_refused() {
 }
 
 #[test]
+fn a_clusters_file_with_a_fault_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let clusters = dir.path().join("clusters.yaml");
+    let config = file(&format!("break_glass: {{clusters_file: {}}}", clusters.display()));
+    let config = config.load().config;
+    // One that is not there names no cluster.
+    config.check_files().unwrap();
+    fs::write(&clusters, "cls-1: {server: 'http://a', ca_file: /x}").unwrap();
+    let text = config.check_files().unwrap_err().to_string();
+    assert!(
+        text.contains("break_glass.clusters_file: ") && text.contains("cls-1.server must"),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_table_of_keys_and_the_types_agree() {
     fn leaves(prefix: &str, value: &Value, into: &mut Vec<String>) {
         match value {

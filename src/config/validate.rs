@@ -11,6 +11,7 @@ use super::error::{Problem, Problems};
 use super::read::lookup;
 use super::sections::AuthMode;
 use super::urls::{Transport, check_url};
+use crate::window::{Window, WindowError};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -119,6 +120,15 @@ fn numbers(config: &Config, rules: &mut Rules<'_>) {
 fn rotation(config: &Config, rules: &mut Rules<'_>) {
     let rule = "must name at least one of heartbeat, registry, adapter";
     rules.must(!config.rotation.proof.is_empty(), "rotation.proof", rule);
+    let window = &config.rotation.window;
+    let cron = window.cron.as_deref().unwrap_or("0 0 * * *");
+    if let Err(error) = Window::parse(cron, window.length) {
+        let path = match error {
+            WindowError::Cron | WindowError::Never => "rotation.window.cron",
+            WindowError::Length => "rotation.window.length",
+        };
+        rules.must(false, path, error.to_string());
+    }
 }
 
 fn break_glass(config: &Config, rules: &mut Rules<'_>) {

@@ -34,6 +34,7 @@ pub enum RegistryHealth {
     Degraded,
 }
 
+type Notice = Box<dyn Fn() -> bool + Send + Sync>;
 type Registries = Box<dyn Fn() -> Vec<(String, RegistryHealth)> + Send + Sync>;
 
 /// What `/readyz` looks at.
@@ -41,6 +42,7 @@ type Registries = Box<dyn Fn() -> Vec<(String, RegistryHealth)> + Send + Sync>;
 pub struct Readiness {
     checks: Vec<(&'static str, Box<dyn Check>)>,
     registries: Option<Registries>,
+    notices: Vec<(&'static str, Notice)>,
 }
 
 impl Readiness {
@@ -59,6 +61,17 @@ impl Readiness {
         health: impl Fn() -> Vec<(String, RegistryHealth)> + Send + Sync + 'static,
     ) -> Self {
         self.registries = Some(Box::new(health));
+        self
+    }
+
+    /// Adds something that is shown among the checks while it is so, and decides nothing.
+    #[must_use]
+    pub fn noticing(
+        mut self,
+        name: &'static str,
+        is_so: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.notices.push((name, Box::new(is_so)));
         self
     }
 
@@ -123,10 +136,16 @@ pub async fn readyz(edge: web::Data<Edge>) -> HttpResponse {
         Stage::Serving => Some(format!("failed: {}", failed.join(", "))),
     };
     let word = |passed| if passed { "ok" } else { "error" };
+    let notices = edge.readiness.notices.iter().filter(|(_, is_so)| is_so());
+    let notices = notices.map(|(name, _)| (*name, "degraded"));
     let registries = edge.readiness.registries.as_ref().map(|health| health()).unwrap_or_default();
     let report = Report {
         status: word(message.is_none()),
-        checks: results.into_iter().map(|(name, passed)| (name, word(passed))).collect(),
+        checks: results
+            .into_iter()
+            .map(|(name, passed)| (name, word(passed)))
+            .chain(notices)
+            .collect(),
         registries: registries.into_iter().collect(),
         message,
     };

@@ -31,6 +31,8 @@ pub enum Permission {
     RotationsForce,
     FleetGet,
     FleetList,
+    FleetCreate,
+    FleetUpdate,
     AuditList,
 }
 
@@ -59,6 +61,8 @@ impl Permission {
             Self::RotationsForce => ("pull-secrets/rotations", "force", &[Role::Admin]),
             Self::FleetGet => ("credentials-fleet", "get", WATCHERS),
             Self::FleetList => ("credentials-fleet", "list", WATCHERS),
+            Self::FleetCreate => ("credentials-fleet", "create", OPERATORS),
+            Self::FleetUpdate => ("credentials-fleet", "update", OPERATORS),
             // A subresource of its own, so that a reviewer can tell it from the rest of the fleet.
             Self::AuditList => ("credentials-fleet/audit", "list", OPERATORS),
         }
@@ -102,6 +106,7 @@ pub enum Op {
     IssuePullSecret,
     ReadPullSecret,
     RevokePullSecret,
+    ChangeSchedule,
     ConfirmGeneration,
     Heartbeat,
     StartRotation,
@@ -115,6 +120,9 @@ pub enum Op {
     ListPullSecrets,
     ListAllRotations,
     ListAttention,
+    ListRegistries,
+    SweepRegistry,
+    AcknowledgeRestore,
     ListAuditEvents,
     Healthz,
     Readyz,
@@ -142,14 +150,18 @@ pub struct Route {
 pub enum Verb {
     Get,
     Post,
+    Patch,
     Delete,
 }
 
 const SECRETS: &str = "/v1/clusters/{cluster_id}/pull-secrets";
+const SCHEDULE: &str = "/v1/clusters/{cluster_id}/pull-secrets/schedule";
 const CONFIRM: &str = "/v1/clusters/{cluster_id}/pull-secrets/confirm";
 const HEARTBEATS: &str = "/v1/clusters/{cluster_id}/pull-secrets/heartbeats";
 const ROTATIONS: &str = "/v1/clusters/{cluster_id}/pull-secrets/rotations";
 const ROTATION: &str = "/v1/clusters/{cluster_id}/pull-secrets/rotations/{rotation_id}";
+const SWEEPS: &str = "/v1/registries/{registry_id}/sweeps";
+const ACKNOWLEDGE: &str = "/v1/restored/acknowledge";
 const ROTATION_CONFIRM: &str =
     "/v1/clusters/{cluster_id}/pull-secrets/rotations/{rotation_id}/confirm";
 const ROTATION_COMPLETE: &str =
@@ -167,13 +179,14 @@ impl Op {
     pub const fn route(self) -> Route {
         use Access::{AnyOf, OwnProof, Probe};
         use Permission as May;
-        use Verb::{Delete, Get, Post};
+        use Verb::{Delete, Get, Patch, Post};
         let (method, path, access, idempotent) = match self {
             Self::IssuePullSecret => (Post, SECRETS, AnyOf(&[May::PullSecretsCreate]), true),
             Self::ReadPullSecret => {
                 (Get, SECRETS, AnyOf(&[May::PullSecretsGet, May::MetadataGet]), true)
             }
             Self::RevokePullSecret => (Delete, SECRETS, AnyOf(&[May::PullSecretsDelete]), true),
+            Self::ChangeSchedule => (Patch, SCHEDULE, AnyOf(&[May::RotationsUpdate]), true),
             Self::ConfirmGeneration => (Post, CONFIRM, AnyOf(&[May::RotationsConfirm]), true),
             Self::Heartbeat => (Post, HEARTBEATS, OwnProof, true),
             Self::StartRotation => {
@@ -195,6 +208,9 @@ impl Op {
             Self::ListPullSecrets => (Get, "/v1/pull-secrets", AnyOf(&[May::MetadataList]), true),
             Self::ListAllRotations => (Get, "/v1/rotations", AnyOf(&[May::RotationsList]), true),
             Self::ListAttention => (Get, "/v1/attention", AnyOf(&[May::FleetList]), true),
+            Self::ListRegistries => (Get, "/v1/registries", AnyOf(&[May::FleetList]), true),
+            Self::SweepRegistry => (Post, SWEEPS, AnyOf(&[May::FleetCreate]), true),
+            Self::AcknowledgeRestore => (Post, ACKNOWLEDGE, AnyOf(&[May::FleetUpdate]), true),
             Self::ListAuditEvents => (Get, "/v1/audit-events", AnyOf(&[May::AuditList]), true),
             Self::Healthz => (Get, "/healthz", Probe, true),
             Self::Readyz => (Get, "/readyz", Probe, true),

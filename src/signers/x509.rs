@@ -88,6 +88,11 @@ pub(super) fn set_validity(
     params.not_after = epoch + seconds(not_after);
 }
 
+/// The instant as a certificate can say it: no fractions, nothing after the year 9999.
+pub(super) fn certificate_time(at: Timestamp) -> Timestamp {
+    Timestamp::EPOCH.plus(seconds(at))
+}
+
 fn seconds(at: Timestamp) -> Duration {
     Duration::from_secs(at.since(Timestamp::EPOCH).as_secs().min(LAST_SECOND))
 }

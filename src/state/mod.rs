@@ -8,3 +8,4 @@
 pub mod break_glass;
 pub mod pull_secret;
 pub mod shared;
+pub mod sweep;

@@ -1,4 +1,4 @@
-//! What needs a person: one question with seven kinds of answer, each from an index of its own.
+//! What needs a person: one question with eight kinds of answer, each from an index of its own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,6 +32,8 @@ use crate::time::Timestamp;
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum AttentionKind {
+    /// The database was restored, and nobody has acknowledged it.
+    Restored,
     /// A served account is dead.
     Drifted,
     /// The credential's own code keeps failing.
@@ -64,8 +66,8 @@ pub struct AttentionFilter {
 pub struct AttentionItem {
     /// Why.
     pub kind: AttentionKind,
-    /// Which cluster.
-    pub cluster_id: ClusterId,
+    /// Which cluster, unless it is about the whole installation.
+    pub cluster_id: Option<ClusterId>,
     /// Which registry, where it is about one.
     pub registry_id: Option<RegistryId>,
     /// Which rotation, where one is running.
@@ -129,7 +131,8 @@ pub(super) fn latest(kind: AttentionKind, filter: &AttentionFilter) -> Timestamp
     match kind {
         AttentionKind::Overdue => filter.now,
         AttentionKind::Stuck => filter.now.minus(filter.stuck_after),
-        AttentionKind::Drifted
+        AttentionKind::Restored
+        | AttentionKind::Drifted
         | AttentionKind::Quarantined
         | AttentionKind::Irrevocable
         | AttentionKind::Denied

@@ -109,7 +109,7 @@ pub(super) struct Changes<'a> {
     pub last_generation: Generation,
     pub accounts: Vec<AccountChange<'a>>,
     /// Ended ones first: at most one runs.
-    pub rotations: Vec<&'a Rotation>,
+    pub rotations: Vec<RotationChange<'a>>,
     pub forgotten: Vec<(EvidenceSource, &'a str)>,
     pub consumers: Vec<&'a Consumer>,
 }
@@ -120,6 +120,13 @@ pub(super) enum RecordChange<'a> {
     Write(&'a PullSecret),
     Remove,
     Nothing,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RotationChange<'a> {
+    pub rotation: &'a Rotation,
+    /// It waits for the running one.
+    pub waits: bool,
 }
 
 #[derive(Debug)]
@@ -201,18 +208,28 @@ const fn is_drifted(account: &Account) -> bool {
 fn rotations<'a>(
     before: Option<&PullSecret>,
     after: Option<&'a PullSecret>,
-) -> Result<Vec<&'a Rotation>, StoreError> {
+) -> Result<Vec<RotationChange<'a>>, StoreError> {
     let ended = after.map_or(&[][..], |record| record.ended.as_slice());
-    let old = before.and_then(PullSecret::rotation);
-    let new = after.and_then(PullSecret::rotation);
-    let goes_on = |id| {
-        new.is_some_and(|rotation| rotation.id == id) || ended.iter().any(|ended| ended.id == id)
+    let (old, waited) = open(before);
+    let (new, waits) = open(after);
+    let goes_on = |old: &Rotation| {
+        let mut after = ended.iter().chain(new).chain(waits);
+        after.any(|rotation| rotation.id == old.id)
     };
-    if old.is_some_and(|rotation| !goes_on(rotation.id)) {
-        return Err(StoreError::corrupt("a running rotation that vanished without having ended"));
+    if !old.into_iter().chain(waited).all(goes_on) {
+        return Err(StoreError::corrupt("a rotation that vanished without having ended"));
     }
     let running = new.filter(|rotation| old != Some(*rotation));
-    Ok(ended.iter().chain(running).collect())
+    let waiting = waits.filter(|rotation| waited != Some(*rotation));
+    let done =
+        ended.iter().chain(running).map(|rotation| RotationChange { rotation, waits: false });
+    let waiting = waiting.map(|rotation| RotationChange { rotation, waits: true });
+    Ok(done.chain(waiting).collect())
+}
+
+/// The running rotation, and the one that waits for it.
+fn open(record: Option<&PullSecret>) -> (Option<&Rotation>, Option<&Rotation>) {
+    (record.and_then(PullSecret::rotation), record.and_then(|record| record.waiting.as_deref()))
 }
 
 fn consumer_rows(record: Option<&PullSecret>) -> &[Consumer] {

@@ -6,6 +6,7 @@
 //! | `commit` | what one step writes: the difference between two states |
 //! | `views` | what is read, one shape per question |
 //! | `columns` | states with data of their own, laid out flat |
+//! | `sweep` | what sweeps ask, a part of the store of its own |
 //! | [`verify`] | whether the audit is as it was written |
 //! | `turns` | whose turn it is to rotate |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
@@ -35,7 +36,9 @@ mod rows;
 mod schema;
 pub mod search;
 pub mod sqlite;
+mod sweep;
 mod turns;
+pub(in crate::store) mod usage;
 pub mod verify;
 mod views;
 
@@ -58,20 +61,25 @@ pub use memory::MemoryStore;
 pub use postgres::PgStore;
 pub use replicas::{Claimed, Hint, Hints, Listening, OwnedBy, ReplicaRow};
 pub use sqlite::SqliteStore;
+pub use sweep::{
+    Deletion, DeletionAnswer, DeletionCall, Restored, SweepCommit, SweepState, SweepStore,
+    SweepStored, SweepSummary, UnknownAccount,
+};
 pub use turns::{Turn, TurnRank, Turns};
+pub use usage::{UsageCandidate, UsageScope};
 pub use views::{
     Described, Loaded, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, Reseal,
     RotationBrief, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedCredential,
     ServedView,
 };
 
-use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
 /// Everything that the service asks of its database. Each call is one transaction, or one snapshot.
 #[async_trait]
-pub trait Store: Turns + Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: SweepStore + Turns + Send + Sync + std::fmt::Debug + 'static {
     // The database itself.
 
     /// Brings the schema to this program's version.
@@ -121,6 +129,9 @@ pub trait Store: Turns + Send + Sync + std::fmt::Debug + 'static {
         due_at: Option<Timestamp>,
         ownership: OwnedBy,
     ) -> Result<bool, StoreError>;
+    /// Makes whatever is at work due at once: after the clock went back its due time may be a year away. How
+    /// many.
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError>;
     /// Whether this call of this account is still the announced one.
     async fn is_current(&self, account_id: AccountId, token: CallToken)
     -> Result<bool, StoreError>;
@@ -295,6 +306,33 @@ pub trait Store: Turns + Send + Sync + std::fmt::Debug + 'static {
     ) -> Result<Vec<(AccountId, SealedSecret)>, StoreError>;
     /// Replaces secrets that are still as they were read; answers how many were.
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError>;
+
+    // The registries' own records of use.
+
+    /// Takes a reading that is due for one registry and puts the next one off by `pause`, so that one process
+    /// reads. `None`: not due. Else until when the last reading that succeeded told.
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError>;
+    /// A reading told everything until then.
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError>;
+    /// Accounts that are handed out, by id, a page at a time.
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError>;
 
     // Upkeep.
 

@@ -112,8 +112,8 @@ pub struct Presented {
     pub registry_id: RegistryId,
     /// Where it is in its life.
     pub phase: AccountPhase,
-    /// The generation that it was made for.
-    pub born_generation: Generation,
+    /// The last generation that it was part of.
+    pub generation: Generation,
     /// When it went.
     pub gone_at: Option<Timestamp>,
     /// Its secret.

@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 
 /// Layer, and the modules of this crate that it may name.
 const ALLOWED: [(&str, &[&str]); 9] = [
-    ("state", &["ids", "time", "state"]),
-    ("store", &["ids", "time", "state", "store"]),
+    ("state", &["ids", "time", "window", "state"]),
+    ("store", &["ids", "time", "window", "state", "store"]),
     ("crypto", &["ids", "time", "crypto"]),
     ("registries", &["ids", "time", "registries"]),
     ("signers", &["ids", "time", "signers"]),
-    ("config", &["ids", "time", "crypto", "config"]),
+    ("config", &["ids", "time", "window", "crypto", "config"]),
     ("telemetry", &["ids", "time", "config", "telemetry"]),
     (
         "actors",
         &[
             "ids",
             "time",
+            "window",
             "state",
             "store",
             "crypto",
@@ -33,6 +34,7 @@ const ALLOWED: [(&str, &[&str]); 9] = [
         &[
             "ids",
             "time",
+            "window",
             "state",
             "store",
             "crypto",

@@ -52,7 +52,7 @@ pub struct ClustersProblem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClustersError {
     /// It cannot be read.
-    #[error("break_glass.clusters_file: {}: cannot be read: {message}", path.display())]
+    #[error("{}: cannot be read: {message}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum ClustersError {
         message: String,
     },
     /// It is not YAML, or no map.
-    #[error("break_glass.clusters_file: {}: is not a YAML map of cluster ids: {message}", path.display())]
+    #[error("{}: is not a YAML map of cluster ids: {message}", path.display())]
     Yaml {
         /// The file.
         path: PathBuf,
@@ -68,7 +68,7 @@ pub enum ClustersError {
         message: String,
     },
     /// Entries break rules.
-    #[error("break_glass.clusters_file: {}: {}", path.display(), list(problems))]
+    #[error("{}: {}", path.display(), list(problems))]
     Invalid {
         /// The file.
         path: PathBuf,

@@ -67,7 +67,8 @@ section!(
         url: SecretUrl = SecretUrl::from("sqlite://data/credentials.db"),
         /// A file that holds the URL; wins over `url`.
         url_file: Option<PathBuf> = None,
-        /// The size of the pool.
+        /// The size of the pool. Each replica on PostgreSQL has two more, so that it can always say that it lives,
+        /// and hear from the others.
         max_connections: u32 = 10,
     }
 );

@@ -73,11 +73,24 @@ section!(
         max_concurrent: u32 = 64,
         /// Over which last part of the interval due times are spread.
         spread: f64 = 0.1,
+        /// When scheduled rotations may begin.
+        window: RotationWindow = RotationWindow::default(),
         /// How often each account is looked at.
         #[serde(with = "duration")]
         drift_interval: Duration = hours(24),
         /// What happens when one is missing.
         on_drift: OnDrift = OnDrift::Report,
+    }
+);
+
+section!(
+    /// When scheduled rotations may begin.
+    RotationWindow {
+        /// When it opens, in UTC; none: always open.
+        cron: Option<String> = None,
+        /// How long it stays open.
+        #[serde(with = "duration")]
+        length: Duration = hours(4),
     }
 );
 

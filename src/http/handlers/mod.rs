@@ -9,7 +9,9 @@ mod fleet;
 mod once;
 mod operate;
 mod pull_secrets;
+mod registries;
 mod rotations;
+mod schedule;
 
 use actix_web::web;
 
@@ -27,6 +29,7 @@ pub fn handlers(backend: Backend) -> impl Fn(&mut web::ServiceConfig) + Clone + 
                 Op::IssuePullSecret => bind(config, *op, pull_secrets::issue),
                 Op::ReadPullSecret => bind(config, *op, pull_secrets::read),
                 Op::RevokePullSecret => bind(config, *op, pull_secrets::revoke),
+                Op::ChangeSchedule => bind(config, *op, schedule::change),
                 Op::ConfirmGeneration => bind(config, *op, evidence::confirm_generation),
                 Op::Heartbeat => bind(config, *op, evidence::heartbeat),
                 Op::StartRotation => bind(config, *op, rotations::start),
@@ -40,6 +43,9 @@ pub fn handlers(backend: Backend) -> impl Fn(&mut web::ServiceConfig) + Clone + 
                 Op::ListPullSecrets => bind(config, *op, fleet::pull_secrets),
                 Op::ListAllRotations => bind(config, *op, fleet::rotations),
                 Op::ListAttention => bind(config, *op, fleet::attention),
+                Op::ListRegistries => bind(config, *op, registries::list),
+                Op::SweepRegistry => bind(config, *op, registries::sweep),
+                Op::AcknowledgeRestore => bind(config, *op, registries::acknowledge),
                 Op::ListAuditEvents => bind(config, *op, audit::list),
                 // The frame of the application answers these.
                 Op::Healthz | Op::Readyz => {}

@@ -40,6 +40,7 @@ pub async fn issue(
     let work = backend.get()?;
     let Cluster(cluster_id) = cluster;
     let registries = checked(work, &cluster_id, body.0)?;
+    let wanted = registries.clone().unwrap_or_default();
     let command = Command::Issue { cluster_id: cluster_id.clone(), registries };
     let asks = caller(&who, &context, reason);
     let done = work.execute(&cluster_id, command, asks.clone()).await?;
@@ -61,7 +62,7 @@ pub async fn issue(
             retryable: true,
         }),
         Some(RecordState::Active { .. } | RecordState::Rotating { .. }) => {
-            made(work, &who, asks, &cluster_id).await
+            made(work, &who, asks, &cluster_id, &wanted).await
         }
         Some(RecordState::Issuing { .. } | RecordState::Revoking | RecordState::Revoked) | None => {
             accepted(work, &snapshot, &cluster_id)
@@ -100,8 +101,15 @@ fn checked(
     body.registries.map(|names| names.iter().map(parse).collect()).transpose()
 }
 
-/// `200`: the complete resource, read after the command.
-async fn made(work: &Work, who: &Caller, asks: audit::Caller, cluster_id: &ClusterId) -> Answer {
+/// `200`: the complete resource, read after the command. Where registries are wanted that a rotation is still
+/// to add, that is the rotation that is told, also while it waits for the running one.
+async fn made(
+    work: &Work,
+    who: &Caller,
+    asks: audit::Caller,
+    cluster_id: &ClusterId,
+    wanted: &[RegistryId],
+) -> Answer {
     let described = work.deps.store.described(cluster_id).await.map_err(|e| store(&e))?;
     let Some(record) = described.loaded.record else {
         return Err(ApiError::no_pull_secret(cluster_id.clone()));
@@ -112,7 +120,15 @@ async fn made(work: &Work, who: &Caller, asks: audit::Caller, cluster_id: &Clust
         None
     };
     let show = Show { document, credentials: true, hosts: &work.hosts };
-    answer::secret(StatusCode::OK, &resource::pull_secret(&record, show))
+    let mut shown = resource::pull_secret(&record, show);
+    let adds = record
+        .waiting
+        .as_deref()
+        .filter(|waiting| wanted.iter().any(|id| waiting.scope.makes(&[]).contains(id)));
+    if let Some(waiting) = adds {
+        shown.rotation = Some(waiting.into());
+    }
+    answer::secret(StatusCode::OK, &shown)
 }
 
 /// `202`: it goes on by itself.

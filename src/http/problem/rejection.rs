@@ -38,8 +38,11 @@ impl Refused<'_> {
                 ..conflict
             }
             .into(),
-            Rejection::NotThatRotation | Rejection::Phase { .. } | Rejection::NotYet => {
-                conflict.into()
+            Rejection::NotThatRotation | Rejection::Phase { .. } => conflict.into(),
+            Rejection::TimePassed { earliest } => {
+                let rule = Constraint::Format { format: "date-time" };
+                let message = format!("must be later than {earliest}");
+                ApiError::field(FieldError::new("next_rotation_at", rule, message))
             }
             Rejection::UnknownRegistry(name) => {
                 ApiError::field(FieldError::not_one_of("registries", name, &self.names()))
@@ -116,7 +119,7 @@ mod tests {
             (Rejection::TooManyConsumers { limit: 64 }, 422),
             (Rejection::NotCurrent, 500),
             (Rejection::Quarantined { retry_at: later }, 503),
-            (Rejection::NotYet, 409),
+            (Rejection::TimePassed { earliest: later }, 400),
         ] {
             let told = told(rejection.clone(), &["quay"]);
             assert_eq!(told.status_code(), status, "{rejection:?}: {told:?}");

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 #[expect(missing_docs, reason = "the members of the contract")]
 pub struct AttentionItem {
     pub kind: AttentionKind,
-    pub cluster_id: ClusterId,
+    pub cluster_id: Option<ClusterId>,
     pub registry_id: Option<RegistryId>,
     pub rotation_id: Option<RotationId>,
     pub since: Timestamp,

@@ -5,6 +5,7 @@
 mod attention;
 mod audit;
 mod pull_secret;
+mod registry;
 mod rotation;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,10 @@ pub use audit::{AuditEventList, AuditEventResource};
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
     StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,
+};
+pub use registry::{
+    Blocked, Limits, MissingResource, RegistryList, RegistryResource, RestoredResource,
+    SweepFailure, SweepReport, SweepResource, UnknownResource, registry, sweep_report,
 };
 pub use rotation::{AdoptionEntry, ErrorResource, Progress, RotationResource, rotation};
 pub use words::{AccountWord, FoldedWord};

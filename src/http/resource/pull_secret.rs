@@ -9,7 +9,7 @@ use super::words::{AccountWord, FoldedWord};
 use crate::http::document::Document;
 use crate::ids::{ClusterId, Generation, RegistryId, RotationId};
 use crate::state::pull_secret::{
-    Account, PullSecret, RecordState, Refusal, RotationStatus, StateName,
+    Account, PullSecret, RecordState, Refusal, Rotation, RotationStatus, StateName,
 };
 use crate::store::PullSecretRow;
 use crate::time::Timestamp;
@@ -56,6 +56,16 @@ pub struct RunningRotation {
     pub rotation_id: RotationId,
     pub status: RotationStatus,
     pub phase: Cow<'static, str>,
+}
+
+impl From<&Rotation> for RunningRotation {
+    fn from(rotation: &Rotation) -> Self {
+        Self {
+            rotation_id: rotation.id,
+            status: rotation.status(),
+            phase: rotation.phase.name().into(),
+        }
+    }
 }
 
 /// The state in words.
@@ -117,11 +127,7 @@ pub fn pull_secret(record: &PullSecret, show: Show<'_>) -> PullSecretResource {
         generation: record.generation(),
         pull_secret: show.document.filter(|_| ready),
         credentials: show.credentials.then(|| credentials(record, show.hosts)),
-        rotation: record.rotation().map(|rotation| RunningRotation {
-            rotation_id: rotation.id,
-            status: rotation.status(),
-            phase: rotation.phase.name().into(),
-        }),
+        rotation: record.rotation().map(Into::into),
         status_details: StatusDetails {
             message,
             state: StateDetails { value: state, last_updated_timestamp: record.state_since },
@@ -194,7 +200,7 @@ fn condition(
 fn credentials(record: &PullSecret, hosts: &BTreeMap<RegistryId, String>) -> Vec<Credential> {
     let mut accounts: Vec<&Account> = record.accounts.iter().collect();
     accounts.sort_by(|a, b| {
-        let by_generation = b.born_generation.cmp(&a.born_generation);
+        let by_generation = b.presented_as().cmp(&a.presented_as());
         by_generation.then_with(|| (&a.registry_id, a.id).cmp(&(&b.registry_id, b.id)))
     });
     let credential = |account: &Account| Credential {
@@ -202,7 +208,8 @@ fn credentials(record: &PullSecret, hosts: &BTreeMap<RegistryId, String>) -> Vec
         // A registry that is no longer configured has no host that we know of.
         registry: hosts.get(&account.registry_id).cloned().unwrap_or_default(),
         username: account.username.clone().unwrap_or_else(|| account.name.to_string()),
-        generation: account.born_generation,
+        // What a partial rotation kept belongs to what is served.
+        generation: account.presented_as(),
         state: AccountWord::of(account),
         created_at: account.created_at,
         verified_at: account.verified_at,

@@ -1,6 +1,7 @@
 //! The rotation resource. Whether a running one is adopted is judged on its cluster's record; all the rest
 //! is made from what the database says of the rotation itself, so that an ended one has its words, too.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -32,7 +33,7 @@ pub struct RotationResource {
     pub deadline: Option<Timestamp>,
     pub overdue: bool,
     pub progress: Progress,
-    pub warnings: Vec<&'static str>,
+    pub warnings: Vec<Cow<'static, str>>,
     pub error: Option<ErrorResource>,
 }
 
@@ -104,7 +105,7 @@ pub fn rotation(
         deadline: rotation.deadline(),
         overdue,
         progress: progress(detail, record, policy, now),
-        warnings: warnings(rotation, overdue),
+        warnings: warnings(rotation, record, policy, now),
         error: error(rotation).map(Into::into),
     }
 }
@@ -199,24 +200,38 @@ fn is_adopted(
     match &detail.rotation.phase {
         RotationPhase::RevokingOld { why: RetireReason::Adopted, .. } => true,
         RotationPhase::DualCredentialPeriod { .. } | RotationPhase::RevokingOld { .. } => proved(),
-        RotationPhase::Ended(End::Completed { .. }) => has_moved(detail, policy),
-        // There the old generation is the served one; the new one is on its way out.
-        RotationPhase::RollingBack { .. }
-        | RotationPhase::Pending
+        RotationPhase::Ended(End::Completed { .. }) => {
+            has_moved(detail, policy, |word| word >= detail.rotation.to)
+        }
+        // There the old generation is the served one, and what is adopted again.
+        RotationPhase::RollingBack { decided: Some((_, RetireReason::Adopted)), .. } => true,
+        RotationPhase::RollingBack { .. } | RotationPhase::RemovingNew { end: End::RolledBack } => {
+            proved()
+        }
+        RotationPhase::Ended(End::RolledBack) => {
+            has_moved(detail, policy, |word| word != detail.rotation.to)
+        }
+        RotationPhase::Pending
         | RotationPhase::CreatingCredentials
         | RotationPhase::VerifyingCredentials
-        | RotationPhase::RemovingNew { .. }
-        | RotationPhase::Ended(End::Failed(_) | End::Cancelled(_) | End::RolledBack) => false,
+        | RotationPhase::RemovingNew {
+            end: End::Completed { .. } | End::Failed(_) | End::Cancelled(_),
+        }
+        | RotationPhase::Ended(End::Failed(_) | End::Cancelled(_)) => false,
     }
 }
 
-/// After the end: somebody was seen with the new generation or a later one, and nobody's last word that
-/// counted then was about an older one.
-fn has_moved(detail: &RotationDetail, policy: &Policy) -> bool {
+/// After the end: somebody was seen since, and nobody's last word that counted then was about a generation
+/// that is not what the rotation ended with, or a later one.
+fn has_moved(
+    detail: &RotationDetail,
+    policy: &Policy,
+    is_there: impl Fn(Generation) -> bool,
+) -> bool {
     let Some(ended) = detail.rotation.completed_at else { return false };
     let oldest = ended.minus(policy.consumer_ttl);
     let mut words = detail.consumers.iter().filter(|word| word.observed_at > oldest).peekable();
-    words.peek().is_some() && words.all(|word| word.generation >= detail.rotation.to)
+    words.peek().is_some() && words.all(|word| is_there(word.generation))
 }
 
 fn adoption(consumers: &[Consumer]) -> Vec<AdoptionEntry> {
@@ -236,14 +251,16 @@ fn registries(rotation: &Rotation, accounts: &[Account]) -> BTreeMap<RegistryId,
     let is_new = |account: &Account| account.born_generation == rotation.to;
     let about_old = is_about_old(rotation);
     if about_old {
-        // Every new account has an old one that it replaces, and what is gone of those is not listed.
-        let replaced = accounts.iter().filter(|account| is_new(account));
+        // Every new account that replaces one has an old one, and what is gone of those is not listed.
+        let replaces = |a: &&Account| is_new(a) && rotation.scope.retires(&a.registry_id);
+        let replaced = accounts.iter().filter(replaces);
         words.extend(replaced.map(|a| (a.registry_id.clone(), AccountWord::Revoked)));
     }
-    if old_revoked(rotation) {
+    if about_old && old_revoked(rotation) {
         return words;
     }
     let concerned = |account: &&Account| {
+        // What is served was kept or is new.
         let old = account.born_generation < rotation.to && account.phase != AccountPhase::Serving;
         if about_old { old } else { is_new(account) }
     };
@@ -267,6 +284,9 @@ fn registries(rotation: &Rotation, accounts: &[Account]) -> BTreeMap<RegistryId,
 }
 
 fn is_about_old(rotation: &Rotation) -> bool {
+    if rotation.scope.only_adds() {
+        return false;
+    }
     match &rotation.phase {
         RotationPhase::RevokingOld { .. } | RotationPhase::Ended(End::Completed { .. }) => true,
         RotationPhase::Pending
@@ -279,21 +299,58 @@ fn is_about_old(rotation: &Rotation) -> bool {
     }
 }
 
-fn warnings(rotation: &Rotation, overdue: bool) -> Vec<&'static str> {
-    let mut warnings = Vec::new();
+/// Whose words keep a switch from being proved.
+fn held_up(
+    rotation: &Rotation,
+    record: &PullSecret,
+    policy: &Policy,
+    now: Timestamp,
+) -> Option<String> {
+    let waits = match &rotation.phase {
+        RotationPhase::DualCredentialPeriod { .. }
+        | RotationPhase::RollingBack { decided: None, .. } => true,
+        RotationPhase::RollingBack { decided: Some(_), .. }
+        | RotationPhase::Pending
+        | RotationPhase::CreatingCredentials
+        | RotationPhase::VerifyingCredentials
+        | RotationPhase::RevokingOld { .. }
+        | RotationPhase::RemovingNew { .. }
+        | RotationPhase::Ended(_) => false,
+    };
+    let holdouts = if waits { record.holdouts(policy, now) } else { Vec::new() };
+    let (last, others) = holdouts.split_last()?;
+    let more =
+        if others.is_empty() { String::new() } else { format!(", and for {} more", others.len()) };
+    let Consumer { name, source, generation, .. } = last;
+    let source: &'static str = source.into();
+    Some(format!(
+        "waits for consumer {name} ({source}), last seen with generation {generation}{more}"
+    ))
+}
+
+fn warnings(
+    rotation: &Rotation,
+    record: Option<&PullSecret>,
+    policy: &Policy,
+    now: Timestamp,
+) -> Vec<Cow<'static, str>> {
+    let mut warnings: Vec<Cow<'static, str>> = Vec::new();
+    let overdue = is_overdue(rotation, now);
     let running = rotation.completed_at.is_none();
     if rotation.force_immediate && running {
-        warnings.push("pulls fail until the cluster has fetched the new credentials");
+        warnings.push("pulls fail until the cluster has fetched the new credentials".into());
     }
     if rotation.drifted() {
-        warnings.push("a served account no longer works; nothing is deleted until it does");
+        warnings.push("a served account no longer works; nothing is deleted until it does".into());
     }
     if overdue {
-        warnings.push("the deadline has passed without proof that the cluster has switched");
+        warnings.push("the deadline has passed without proof that the cluster has switched".into());
     }
+    warnings
+        .extend(record.and_then(|record| held_up(rotation, record, policy, now)).map(Cow::Owned));
     match &rotation.phase {
         RotationPhase::Ended(End::Completed { old_credentials_revoked: false }) => {
-            warnings.push("a registry does not let old accounts go; see /v1/attention");
+            warnings.push("a registry does not let old accounts go; see /v1/attention".into());
         }
         RotationPhase::Ended(
             End::Completed { old_credentials_revoked: true }

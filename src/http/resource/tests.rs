@@ -12,7 +12,7 @@ use crate::ids::{AccountId, RotationId};
 use crate::state::pull_secret::{
     Account, AccountPhase, Backoff, Consumer, End, EvidenceSource, OnDeadline, Policy, PullSecret,
     RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase, RotationReason,
-    Served, Trouble,
+    Schedule, Scope, Served, Trouble,
 };
 use crate::store::RotationDetail;
 use crate::time::Timestamp;
@@ -42,6 +42,9 @@ fn account(registry: &str, generation: u32, phase: AccountPhase) -> Account {
         verified_at: Some(at(generation)),
         last_used_at: None,
         gone_at: None,
+        served_in: None,
+        check_at: None,
+        dead_looks: 0,
     }
 }
 
@@ -50,6 +53,7 @@ fn rotation_in(phase: RotationPhase) -> Rotation {
         id: RotationId(Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_00ab)),
         reason: RotationReason::Manual,
         force_immediate: false,
+        scope: Scope::Whole,
         slot: None,
         from: Generation(3),
         to: Generation(4),
@@ -88,7 +92,11 @@ fn record(state: RecordState, accounts: Vec<Account>) -> PullSecret {
         created_at: at(0),
         last_rotated_at: None,
         next_rotation_at: Some(at(2000)),
+        interval_from: None,
+        schedule: Schedule::default(),
         slot: None,
+        reissue_pause: None,
+        waiting: None,
         quarantine: None,
     }
 }
@@ -112,6 +120,9 @@ fn policy() -> Policy {
     Policy {
         interval: None,
         spread: 0.1,
+        window: None,
+        drift_interval: None,
+        reissue: false,
         min_overlap: HOUR * 24,
         grace_period: HOUR * 168,
         on_deadline: OnDeadline::Hold,
@@ -306,4 +317,47 @@ fn a_revocation_has_one_word_per_registry() {
         "registries": {"quay": "irrevocable", "rhit": "revoked", "old": "pending"},
     });
     assert_eq!(serde_json::to_value(revocation(&record)).unwrap(), expected);
+}
+
+#[test]
+fn a_rollback_is_adopted_when_the_old_generation_is() {
+    let back = RotationPhase::RollingBack { deadline: at(100), drifted: false, decided: None };
+    let mut record = rotating(back, both_generations());
+    let RecordState::Rotating { served, .. } = &mut record.state else { unreachable!() };
+    *served = Served { generation: Generation(3), since: at(11) };
+    assert!(shown(&record, at(60)).progress.adopted, "seen with what is served again");
+    record.consumers[0].generation = Generation(4);
+    assert!(!shown(&record, at(40)).progress.adopted);
+    record.consumers[0].generation = Generation(3);
+    assert!(ended(End::RolledBack, &active(Vec::new(), 3)).progress.adopted);
+}
+
+#[test]
+fn a_warning_names_whom_it_waits_for() {
+    let mut record = rotating(dual(false), both_generations());
+    let waits = "waits for consumer default (heartbeat), last seen with generation 3";
+    assert_eq!(shown(&record, at(13)).warnings, [waits]);
+    let other = Consumer { name: "pool-b".to_owned(), ..record.consumers[0].clone() };
+    record.consumers.insert(0, other);
+    assert_eq!(shown(&record, at(13)).warnings, [format!("{waits}, and for 1 more")]);
+    record.consumers.iter_mut().for_each(|consumer| consumer.generation = Generation(4));
+    assert!(shown(&record, at(13)).warnings.is_empty());
+}
+
+#[test]
+fn what_only_adds_is_about_the_new_account() {
+    let kept =
+        Account { served_in: Some(Generation(4)), ..account("quay", 3, AccountPhase::Serving) };
+    let accounts = vec![kept, account("rhit", 4, AccountPhase::Serving)];
+    let scope = Scope::Registries { added: vec!["rhit".parse().unwrap()], removed: Vec::new() };
+    let record = active(accounts, 4);
+    let mut added =
+        rotation_in(RotationPhase::Ended(End::Completed { old_credentials_revoked: true }));
+    (added.scope, added.completed_at) = (scope, Some(at(50)));
+    let detail = detail(&record, Some(added));
+    let shown = rotation(&record.cluster_id, &detail, Some(&record), &policy(), at(60));
+    assert_eq!(words(&shown), "rhit verified");
+    let show = Show { document: None, credentials: true, hosts: &hosts() };
+    let credentials = pull_secret(&record, show).credentials.unwrap();
+    assert!(credentials.iter().all(|credential| credential.generation == Generation(4)));
 }

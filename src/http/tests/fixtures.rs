@@ -182,6 +182,10 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::CancelRotation
             | Op::ListPullSecrets
             | Op::ListAllRotations
+            | Op::ListRegistries
+            | Op::SweepRegistry
+            | Op::AcknowledgeRestore
+            | Op::ChangeSchedule
             | Op::ListAuditEvents => bind(config, *op, reached),
             // One row stays without a handler; the server binds the probes itself.
             Op::ListAttention | Op::Healthz | Op::Readyz => {}

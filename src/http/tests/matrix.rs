@@ -8,7 +8,7 @@ use super::fixtures::{call, edge, with_role};
 use crate::http::routes::{Access, Op, Permission};
 
 /// Columns: adapter, operator, admin, viewer.
-const PERMISSIONS: [(&str, &str, [bool; 4]); 14] = [
+const PERMISSIONS: [(&str, &str, [bool; 4]); 16] = [
     ("pull-secrets", "create", [true, true, true, false]),
     ("pull-secrets", "get", [true, true, true, false]),
     ("pull-secrets", "delete", [true, true, true, false]),
@@ -22,6 +22,8 @@ const PERMISSIONS: [(&str, &str, [bool; 4]); 14] = [
     ("pull-secrets/rotations", "force", [false, false, true, false]),
     ("credentials-fleet", "get", [false, true, true, true]),
     ("credentials-fleet", "list", [false, true, true, true]),
+    ("credentials-fleet", "create", [false, true, true, false]),
+    ("credentials-fleet", "update", [false, true, true, false]),
     ("credentials-fleet/audit", "list", [false, true, true, false]),
 ];
 
@@ -54,6 +56,7 @@ async fn each_role_at_each_row() {
             let path = route
                 .path
                 .replace("{cluster_id}", "cls-1")
+                .replace("{registry_id}", "local")
                 .replace("{rotation_id}", "rot-01930000-0000-7000-8000-0000000000ab");
             let name: &'static str = route.method.into();
             let method = Method::from_bytes(name.as_bytes()).unwrap();

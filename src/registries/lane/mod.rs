@@ -86,6 +86,7 @@ pub struct Lane {
 struct Shared {
     slots: Arc<Semaphore>,
     max_concurrent: usize,
+    rate: Rate,
     /// Counted apart from the slots: a waiter for the bucket holds a slot without a permit.
     in_flight: AtomicUsize,
     bucket: Bucket,
@@ -102,6 +103,7 @@ impl Lane {
             shared: Arc::new(Shared {
                 slots: Arc::new(Semaphore::new(max_concurrent)),
                 max_concurrent,
+                rate: settings.rate,
                 in_flight: AtomicUsize::new(0),
                 bucket: Bucket::new(settings.rate),
                 breaker: Mutex::new(Breaker::new(settings.breaker, Instant::now())),
@@ -147,6 +149,12 @@ impl Lane {
                 _ = changes.changed() => {}
             }
         }
+    }
+
+    /// The calls that may be under way at once, and how often one may begin.
+    #[must_use]
+    pub fn limits(&self) -> (usize, Rate) {
+        (self.shared.max_concurrent, self.shared.rate)
     }
 
     /// The lane as it is now.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use zeroize::Zeroize;
 
 use super::super::signing_request::{SigningRequest, SigningRequestError};
-use super::super::x509::{set_validity, subject};
+use super::super::x509::{certificate_time, set_validity, subject};
 use super::super::{
     AuthorityIntent, AuthorityKind, COMMON_NAME_PREFIX, Certificate, Identity, Intent, Signed,
 };
@@ -129,7 +129,7 @@ pub fn credential(intent: &Intent) -> Result<Signed, MintError> {
         }
     };
     Ok(Signed {
-        certificate: Certificate { pem, not_after: whole_second(intent.not_after) },
+        certificate: Certificate { pem, not_after: certificate_time(intent.not_after) },
         private_key,
         authority: authority.pem()?,
         probe: authority.login(&format!("{PROBE}{}", intent.id.simple()))?,
@@ -146,9 +146,4 @@ pub fn authority(intent: &AuthorityIntent) -> Result<(String, Option<Identity>),
         AuthorityKind::Placeholder => None,
     };
     Ok((authority.pem()?, identity))
-}
-
-/// A certificate's times have no fractions.
-fn whole_second(at: Timestamp) -> Timestamp {
-    Timestamp::from_micros(at.as_micros().div_euclid(1_000_000).saturating_mul(1_000_000))
 }

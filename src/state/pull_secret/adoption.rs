@@ -65,6 +65,19 @@ impl PullSecret {
         }
     }
 
+    /// The consumers whose latest word keeps the served generation from being adopted, the latest last.
+    #[must_use]
+    pub fn holdouts(&self, policy: &Policy, now: Timestamp) -> Vec<&Consumer> {
+        let Some(served) = self.served() else { return Vec::new() };
+        let counts = |consumer: &&Consumer| {
+            let until = consumer.observed_at.plus(policy.consumer_ttl);
+            !has_moved(consumer, served) && until.plus(policy.sighting_interval()) > now
+        };
+        let mut holdouts: Vec<&Consumer> = self.consumers.iter().filter(counts).collect();
+        holdouts.sort_by_key(|consumer| consumer.observed_at);
+        holdouts
+    }
+
     /// The time at which the last of those who hold adoption back is out of the way by itself.
     fn blockers_until(&self, policy: &Policy, served: Served) -> Option<Timestamp> {
         // Sightings of an unchanged consumer are stored only once per interval, so it may have been seen

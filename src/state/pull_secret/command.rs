@@ -8,6 +8,7 @@ use super::model::{Call, EvidenceSource};
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, RotationId};
 pub use crate::state::shared::Failure;
 use crate::time::Timestamp;
+use crate::window::Window;
 
 /// Everything that can be asked of, or told to, one cluster's pull secret.
 #[derive(Debug, Clone, PartialEq, EnumDiscriminants, AsRefStr)]
@@ -100,11 +101,59 @@ pub enum Command {
         /// Which account.
         account_id: AccountId,
     },
-    /// Add or remove registries, or re-issue dead accounts.
-    RotatePartly {
-        /// The registries whose accounts are replaced.
-        registries: Vec<RegistryId>,
+    /// A registry's listing does not hold an account that is handed out.
+    Missing {
+        /// Which account.
+        account_id: AccountId,
+        /// When the listing was asked for.
+        listed_at: Timestamp,
     },
+    /// The recorded set of registries changes; all other accounts are kept. Dead accounts need no command.
+    RotatePartly {
+        /// The new rotation's id.
+        rotation_id: RotationId,
+        /// Registries that get an account.
+        added: Vec<RegistryId>,
+        /// Registries whose accounts go.
+        removed: Vec<RegistryId>,
+    },
+    /// The cluster's own schedule.
+    Reschedule(Box<ScheduleChange>),
+}
+
+/// What is to become of the cluster's own schedule.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScheduleChange {
+    /// Whether it is rotated by schedule.
+    pub enabled: Change<bool>,
+    /// When the next rotation is wanted.
+    pub next_at: Change<Timestamp>,
+    /// When rotations may begin.
+    pub window: Change<Window>,
+}
+
+/// What is to become of one part.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Change<T> {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// Back to what is configured.
+    Clear,
+    /// This.
+    To(T),
+}
+
+impl<T: Clone> Change<T> {
+    /// What is true afterwards.
+    #[must_use]
+    pub fn applied(&self, before: Option<&T>) -> Option<T> {
+        match self {
+            Self::Keep => before.cloned(),
+            Self::Clear => None,
+            Self::To(value) => Some(value.clone()),
+        }
+    }
 }
 
 /// Somebody was seen with a credential.
@@ -233,6 +282,22 @@ impl Answer {
     #[must_use]
     pub fn lost(call: Call, message: &str) -> Self {
         let failure = Failure { message: message.to_owned(), retry_after: None, blocked: false };
+        Self::unanswered(call, failure)
+    }
+
+    /// The answer that stands in for one that nobody waits for any more. The service's own end is not the
+    /// account's failure.
+    #[must_use]
+    pub fn abandoned(call: Call) -> Self {
+        let failure = Failure {
+            message: "the service stopped while the call was running".to_owned(),
+            retry_after: Some(Duration::ZERO),
+            blocked: true,
+        };
+        Self::unanswered(call, failure)
+    }
+
+    const fn unanswered(call: Call, failure: Failure) -> Self {
         match call {
             Call::Create => Self::Create(CreateAnswer::Unknown(failure)),
             Call::Lookup => Self::Lookup(LookupAnswer::Failed(failure)),
@@ -308,7 +373,10 @@ pub enum Rejection {
         /// The time of the next try.
         retry_at: Timestamp,
     },
-    /// Not built yet.
-    #[error("not available yet")]
-    NotYet,
+    /// The next rotation cannot be that early.
+    #[error("the next rotation must be later than {earliest}")]
+    TimePassed {
+        /// It has to be later than this.
+        earliest: Timestamp,
+    },
 }

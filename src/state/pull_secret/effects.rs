@@ -67,12 +67,20 @@ fn timer(record: &PullSecret, policy: &Policy) -> Option<Timestamp> {
     let left = record.accounts.iter().any(|account| account.phase != AccountPhase::Gone);
     match &record.state {
         RecordState::Issuing { .. } | RecordState::Revoking => None,
-        RecordState::Active { .. } => policy.interval.and(record.next_rotation_at),
+        RecordState::Active { .. } => {
+            record.next_rotation_at.into_iter().chain(reissue(record, policy)).min()
+        }
         RecordState::Rotating { rotation, .. } => rotation_timer(record, rotation, policy),
         RecordState::Revoked => (!left).then(|| ends.plus(policy.history_after)),
         RecordState::Denied(_) => (!left).then(|| ends.plus(policy.denied_after)),
         RecordState::Failed(_) => (!left).then(|| ends.plus(policy.failed_after)),
     }
+}
+
+/// When dead accounts are tried again to be replaced.
+fn reissue(record: &PullSecret, policy: &Policy) -> Option<Timestamp> {
+    let dead = policy.reissue && record.accounts.iter().any(Account::is_surely_dead);
+    record.reissue_pause.filter(|_| dead).map(|pause| pause.until)
 }
 
 fn rotation_timer(record: &PullSecret, rotation: &Rotation, policy: &Policy) -> Option<Timestamp> {
@@ -88,9 +96,12 @@ fn rotation_timer(record: &PullSecret, rotation: &Rotation, policy: &Policy) -> 
         RotationPhase::Pending if record.crowded_out().is_some() => record
             .crowd_deadline(policy)
             .map(|deadline| proof().map_or(deadline, |at| at.min(deadline))),
-        // The end of a deletion wakes it, or whoever knows whose turn it is.
-        RotationPhase::Pending
-        | RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }
+        // The end of a deletion wakes it, or whoever knows whose turn it is; and its window's end.
+        RotationPhase::Pending => {
+            let window = rotation.slot.and(record.window(policy));
+            window.and_then(|window| window.closes_at(rotation.created_at))
+        }
+        RotationPhase::DualCredentialPeriod { rollback_at: Some(_), .. }
         | RotationPhase::RollingBack { drifted: true, .. }
         | RotationPhase::RollingBack { decided: Some(_), .. } => None,
         RotationPhase::DualCredentialPeriod { deadline, on_deadline, drifted, .. } => {

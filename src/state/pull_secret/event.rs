@@ -3,8 +3,8 @@
 use strum::{AsRefStr, EnumDiscriminants, IntoStaticStr, VariantArray};
 
 use super::model::{
-    Account, Call, Consumer, End, GoneHow, Quarantine, Refusal, RetireReason, Rotation, Slot,
-    Trouble,
+    Account, Call, Consumer, End, GoneHow, Pause, Quarantine, Refusal, RetireReason, Rotation,
+    Schedule, Slot, Trouble,
 };
 use super::policy::OnDeadline;
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId};
@@ -23,6 +23,13 @@ pub enum Event {
         registries: Vec<RegistryId>,
         /// The counter as it stood, for a record that is new.
         last_generation: Generation,
+        /// When.
+        at: Timestamp,
+    },
+    /// The first set, not served yet, grows.
+    RegistriesAdded {
+        /// The set from now on.
+        registries: Vec<RegistryId>,
         /// When.
         at: Timestamp,
     },
@@ -108,6 +115,8 @@ pub enum Event {
         account_id: AccountId,
         /// The announcement of the call that proved it.
         at: Timestamp,
+        /// When it is verified again while it is served.
+        check_at: Option<Timestamp>,
     },
     /// The registry refused it for good.
     AccountRefused {
@@ -160,8 +169,8 @@ pub enum Event {
         deadline: Timestamp,
         /// What the deadline does.
         on_deadline: OnDeadline,
-        /// When the schedule wants the next rotation.
-        next_rotation_at: Option<Timestamp>,
+        /// When its accounts are verified again.
+        check_at: Option<Timestamp>,
         /// When.
         at: Timestamp,
     },
@@ -169,6 +178,34 @@ pub enum Event {
     RotationRequested {
         /// It, in phase `pending`.
         rotation: Box<Rotation>,
+    },
+    /// A partial rotation was accepted and waits for the running one, or one that waits takes more on.
+    RotationQueued {
+        /// It, in phase `pending`; its generations are known only when it begins.
+        rotation: Box<Rotation>,
+    },
+    /// The rotation that waited will not begin.
+    WaitingEnded {
+        /// How it ends.
+        end: End,
+        /// When.
+        at: Timestamp,
+    },
+    /// The cluster's own schedule changed.
+    ScheduleChanged {
+        /// What it is now.
+        schedule: Box<Schedule>,
+        /// The failed slot that is still to be tried again.
+        slot: Option<Slot>,
+        /// When.
+        at: Timestamp,
+    },
+    /// The schedule wants the next rotation at another time.
+    NextRotationMoved {
+        /// Then.
+        next_rotation_at: Option<Timestamp>,
+        /// When.
+        at: Timestamp,
     },
     /// All new accounts exist.
     AllCreated {
@@ -193,6 +230,13 @@ pub enum Event {
     },
     /// The credential that was to be deleted was seen in use again: back to the dual-credential period.
     AdoptionWithdrawn {
+        /// When.
+        at: Timestamp,
+    },
+    /// A verification says that a served account is dead. Registries answer stale: it is asked again.
+    DriftSuspected {
+        /// Which account.
+        account_id: AccountId,
         /// When.
         at: Timestamp,
     },
@@ -240,8 +284,8 @@ pub enum Event {
         end: End,
         /// A scheduled slot that has to be tried again.
         slot: Option<Slot>,
-        /// When the schedule wants the next rotation.
-        next_rotation_at: Option<Timestamp>,
+        /// Until when dead accounts are not tried to be replaced.
+        reissue_pause: Option<Pause>,
         /// When.
         at: Timestamp,
     },
@@ -275,6 +319,13 @@ pub enum Event {
         account_id: AccountId,
         /// When its word will count.
         again_at: Timestamp,
+    },
+    /// The database was restored: no account from before is taken at its row's word.
+    Doubted {
+        /// When the restore was noticed.
+        restored_at: Timestamp,
+        /// When.
+        at: Timestamp,
     },
     /// Accounts that wait for a late or daily look are tried again at once.
     RetryRequested {
@@ -318,12 +369,18 @@ impl Event {
             | Self::AccountGone { account_id, .. }
             | Self::GoneUnsettled { account_id, .. }
             | Self::AccountResidue { account_id, .. }
+            | Self::DriftSuspected { account_id, .. }
             | Self::DriftFound { account_id, .. }
             | Self::RollbackRefused { account_id, .. } => Some(*account_id),
             Self::IssueAccepted { .. }
             | Self::GenerationStarted { .. }
             | Self::GenerationServed { .. }
             | Self::RotationRequested { .. }
+            | Self::RegistriesAdded { .. }
+            | Self::RotationQueued { .. }
+            | Self::WaitingEnded { .. }
+            | Self::ScheduleChanged { .. }
+            | Self::NextRotationMoved { .. }
             | Self::AllCreated { .. }
             | Self::RetirementDecided { .. }
             | Self::AdoptionWithdrawn { .. }
@@ -336,6 +393,7 @@ impl Event {
             | Self::IssueFailed { .. }
             | Self::RevocationRequested { .. }
             | Self::Revoked { .. }
+            | Self::Doubted { .. }
             | Self::RetryRequested { .. }
             | Self::Removed { .. }
             | Self::Quarantined { .. }

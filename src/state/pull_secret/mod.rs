@@ -15,6 +15,7 @@ mod accept;
 mod adoption;
 mod advance;
 mod apply;
+mod clock;
 mod command;
 mod effects;
 mod event;
@@ -26,15 +27,16 @@ pub use super::shared::{Entropy, cluster_hash};
 pub use adoption::{Adoption, Verdict};
 pub use apply::apply;
 pub use command::{
-    Answer, Command, CreateAnswer, Evidence, EvidenceSubject, Failure, LookupAnswer, Ownership,
-    Rejection, RevokeAnswer, VerifyAnswer,
+    Answer, Change, Command, CreateAnswer, Evidence, EvidenceSubject, Failure, LookupAnswer,
+    Ownership, Rejection, RevokeAnswer, ScheduleChange, VerifyAnswer,
 };
 pub use effects::{Effect, due_at, effects};
 pub use event::Event;
 pub use model::{
-    Account, AccountPhase, Announcement, Call, Consumer, End, EvidenceSource, GoneHow, PullSecret,
-    Quarantine, RecordState, Refusal, RetireReason, Rotation, RotationError, RotationPhase,
-    RotationReason, RotationStatus, Served, Slot, StateName, Trouble,
+    Account, AccountPhase, Announcement, Call, Consumer, End, EvidenceSource, GoneHow, Pause,
+    PullSecret, Quarantine, RecordState, Refusal, RetireReason, Rotation, RotationError,
+    RotationPhase, RotationReason, RotationStatus, Schedule, Scope, Served, Slot, StateName,
+    Trouble,
 };
 pub use policy::{Backoff, OnDeadline, Policy, RegistryPolicy};
 
@@ -54,6 +56,8 @@ pub struct Context<'a> {
     pub last_generation: Generation,
     /// Whether the fleet's limits let a rotation begin now.
     pub may_start: bool,
+    /// When the database was last found to be older than what it has done.
+    pub restored_at: Option<Timestamp>,
     /// Whether the wall clock may be believed. While it may not, nothing is deleted or removed because time
     /// has passed.
     pub time_is_trusted: bool,

@@ -10,6 +10,7 @@ use super::model::{EvidenceSource, RotationReason};
 use crate::ids::RegistryId;
 pub use crate::state::shared::Backoff;
 use crate::time::Timestamp;
+use crate::window::Window;
 
 /// Every rule that decides something. Names are those of the configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +18,10 @@ use crate::time::Timestamp;
 pub struct Policy {
     pub interval: Option<Duration>,
     pub spread: f64,
+    pub window: Option<Window>,
+    pub drift_interval: Option<Duration>,
+    /// Whether dead accounts are made anew (`on_drift: reissue`) or only reported.
+    pub reissue: bool,
     pub min_overlap: Duration,
     pub grace_period: Duration,
     pub on_deadline: OnDeadline,
@@ -144,9 +149,19 @@ impl Policy {
     /// over the last part of the interval, never later than the interval.
     #[must_use]
     pub fn next_rotation(&self, cluster_hash: u64, since: Timestamp) -> Option<Timestamp> {
-        let interval = self.interval?;
+        Some(since.plus(self.spread_out(self.interval?, cluster_hash)))
+    }
+
+    /// When what is served since, or was verified at, `since` is verified again: spread like the rotations,
+    /// so that a fleet that was verified at once is not verified at once again.
+    #[must_use]
+    pub fn next_check(&self, cluster_hash: u64, since: Timestamp) -> Option<Timestamp> {
+        Some(since.plus(self.spread_out(self.drift_interval?, cluster_hash)))
+    }
+
+    fn spread_out(&self, interval: Duration, cluster_hash: u64) -> Duration {
         let fraction = (cluster_hash >> 11) as f64 / (1_u64 << 53) as f64;
         let early = interval.mul_f64((self.spread * fraction).clamp(0.0, 1.0));
-        Some(since.plus(interval.saturating_sub(early)))
+        interval.saturating_sub(early)
     }
 }

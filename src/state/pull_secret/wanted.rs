@@ -21,30 +21,34 @@ impl PullSecret {
     }
 
     fn check_of_served(&self, account: &Account) -> Option<Timestamp> {
-        match self.rotation().map(|rotation| &rotation.phase)? {
-            RotationPhase::RevokingOld { decided_at, .. }
-            | RotationPhase::RollingBack { decided: Some((decided_at, _)), .. } => {
-                check_since(account, *decided_at)
-            }
-            RotationPhase::DualCredentialPeriod { .. }
-            | RotationPhase::RollingBack { decided: None, .. } => {
-                account.verified_at.is_none().then_some(account.next_attempt_at)
-            }
-            RotationPhase::Pending => {
+        // After a restore a login from before it proves nothing.
+        let doubted = account.unanswered_create_at.and_then(|since| check_since(account, since));
+        let decided = match self.rotation().map(|rotation| &rotation.phase) {
+            Some(
+                RotationPhase::RevokingOld { decided_at, .. }
+                | RotationPhase::RollingBack { decided: Some((decided_at, _)), .. },
+            ) => check_since(account, *decided_at),
+            Some(RotationPhase::Pending) => {
                 self.crowded_out().and_then(|rotation| check_since(account, rotation.created_at))
             }
-            RotationPhase::CreatingCredentials
-            | RotationPhase::VerifyingCredentials
-            | RotationPhase::RemovingNew { .. }
-            | RotationPhase::Ended(_) => None,
-        }
+            Some(
+                RotationPhase::DualCredentialPeriod { .. }
+                | RotationPhase::RollingBack { decided: None, .. }
+                | RotationPhase::CreatingCredentials
+                | RotationPhase::VerifyingCredentials
+                | RotationPhase::RemovingNew { .. }
+                | RotationPhase::Ended(_),
+            )
+            | None => None,
+        };
+        decided.or(doubted).or_else(|| next_look(account))
     }
 
     fn check_of_old(&self, account: &Account) -> Option<Timestamp> {
         let rotation = self.rotation()?;
         match &rotation.phase {
             RotationPhase::DualCredentialPeriod { rollback_at: Some(asked_at), .. }
-                if account.born_generation == rotation.from =>
+                if account.retired_from(rotation.from) =>
             {
                 check_since(account, *asked_at)
             }
@@ -58,6 +62,12 @@ impl PullSecret {
             | RotationPhase::Ended(_) => None,
         }
     }
+}
+
+/// Now and then, and soon again after it was found dead.
+fn next_look(account: &Account) -> Option<Timestamp> {
+    let due = if account.verified_at.is_none() { Some(Timestamp::EPOCH) } else { account.check_at };
+    due.map(|due| due.max(account.next_attempt_at))
 }
 
 /// A login that begins before the decision proves nothing for it, so it is not due earlier, even when the

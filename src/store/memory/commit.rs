@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::commit::{AccountChange, Changes, RecordChange};
+use super::super::commit::{AccountChange, Changes, RecordChange, RotationChange};
 use super::super::{AuditSeal, Commit, PurgeBefore, Purged, RotationRow, StoreError};
 use super::lists::number;
 use super::{AccountRow, ClusterRow, Record, Tables};
@@ -54,7 +54,7 @@ impl Tables {
                 return duplicate("accounts.registry_id, accounts.name");
             }
         }
-        for rotation in &changes.rotations {
+        for RotationChange { rotation, .. } in &changes.rotations {
             if self.slot_is_taken(commit.cluster_id, rotation) {
                 return duplicate("rotations.cluster_id, rotations.slot");
             }
@@ -98,7 +98,7 @@ impl Tables {
         for change in &changes.accounts {
             self.write_account(cluster_id, change);
         }
-        for rotation in &changes.rotations {
+        for RotationChange { rotation, .. } in &changes.rotations {
             let row =
                 RotationRow { cluster_id: cluster_id.clone(), rotation: Rotation::clone(rotation) };
             self.rotations.insert(rotation.id, row);

@@ -148,6 +148,7 @@ impl Tables {
         let accounts = self.accounts.values();
         let records = self.records.values();
         match kind {
+            AttentionKind::Restored => self.restored_item().into_iter().collect(),
             AttentionKind::Drifted => {
                 accounts.filter_map(|row| Some(self.item(kind, row, row.drifted_since?))).collect()
             }
@@ -221,12 +222,13 @@ impl Tables {
     }
 }
 
-fn bare(
+pub(super) fn bare(
     kind: AttentionKind,
-    cluster_id: ClusterId,
+    cluster_id: impl Into<Option<ClusterId>>,
     since: Timestamp,
     subject: String,
 ) -> AttentionItem {
+    let cluster_id = cluster_id.into();
     AttentionItem {
         kind,
         cluster_id,

@@ -11,7 +11,9 @@ mod idempotency;
 mod lists;
 mod reads;
 mod replicas;
+mod sweep;
 mod turns;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,12 +29,12 @@ use super::{
     IdempotencyStart, IdempotencyState, Loaded, OutboxRow, OwnedBy, Page, Presented,
     PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
     RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, StreamHead,
-    TroubleCounts,
+    TroubleCounts, UsageCandidate, UsageScope,
 };
 use crate::ids::{
     AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, ReplicaId, RotationId,
 };
-use crate::state::pull_secret::{Account, GoneHow, PullSecret, StateName};
+use crate::state::pull_secret::{Account, AccountPhase, GoneHow, PullSecret, StateName};
 use crate::time::Timestamp;
 
 /// The store without a file.
@@ -58,10 +60,13 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
+    sweeps: sweep::Sweeps,
     break_glass: break_glass::Tables,
     line: BTreeMap<ClusterId, turns::Waiting>,
     /// Counter and keys.
     replicas: BTreeMap<ReplicaId, (u64, Vec<String>)>,
+    /// When a reading of use is due, and until when the last one told.
+    readings: BTreeMap<(RegistryId, UsageScope), (Timestamp, Option<Timestamp>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +88,6 @@ struct AccountRow {
     position: usize,
     cluster_id: ClusterId,
     account: Account,
-    #[expect(dead_code, reason = "kept as the databases keep it; nobody asks for it yet")]
     how: Option<GoneHow>,
     drifted_since: Option<Timestamp>,
 }
@@ -440,6 +444,59 @@ impl Store for MemoryStore {
             }
         }
         Ok(resealed)
+    }
+
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let mut tables = self.tables();
+        let mut woken = 0;
+        for record in tables.records.values_mut().filter(|r| r.due_at.is_some_and(|at| at > now)) {
+            let going = |account: &Account| {
+                matches!(account.phase, AccountPhase::Deleting | AccountPhase::Burnt)
+            };
+            let busy = match record.state.state.name() {
+                StateName::Issuing | StateName::Rotating | StateName::Revoking => true,
+                StateName::Active | StateName::Revoked | StateName::Denied | StateName::Failed => {
+                    record.state.accounts.iter().any(going)
+                }
+            };
+            if busy {
+                record.due_at = Some(now);
+                woken += 1;
+            }
+        }
+        Ok(woken)
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        Ok(self.tables().claim_usage(registry_id, scope, now, pause))
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        if let Some(reading) = self.tables().readings.get_mut(&(registry_id.clone(), scope)) {
+            reading.1 = Some(until);
+        }
+        Ok(())
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        Ok(self.tables().usage_candidates(registry_id, scope, after, limit))
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {

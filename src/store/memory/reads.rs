@@ -113,7 +113,7 @@ impl Tables {
                 account_id: account.id,
                 registry_id: account.registry_id.clone(),
                 phase: account.phase,
-                born_generation: account.born_generation,
+                generation: account.presented_as(),
                 gone_at: account.gone_at,
                 secret: self.secrets.get(&account.id)?.clone(),
                 state: record.as_ref().map(|record| record.state.name()),

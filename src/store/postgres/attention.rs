@@ -55,6 +55,11 @@ macro_rules! of_records {
     };
 }
 
+macro_rules! restored {
+    () => {
+        " FROM restores r WHERE r.acknowledged_at IS NULL AND r.restored_at <= $1"
+    };
+}
 macro_rules! drifted {
     () => {
         " FROM accounts a WHERE a.drifted_since IS NOT NULL AND a.drifted_since <= $1"
@@ -96,6 +101,15 @@ macro_rules! overdue {
     };
 }
 
+/// Index: `restores_open`; there is at most one row.
+pub(super) const RESTORED: &str = concat!(
+    "SELECT NULL::text AS cluster_id, NULL::text AS registry_id, NULL::uuid AS rotation_id, \
+     r.restored_at AS since, 0::bigint AS attempts, r.reason AS last_error, \
+     NULL::timestamptz AS next_attempt_at, NULL::uuid AS id",
+    restored!(),
+    " AND (r.restored_at, '') > ($2, $3) ORDER BY r.restored_at LIMIT $4"
+);
+const RESTORED_COUNT: &str = counted!(restored!());
 /// Index: `accounts_drifted`.
 pub(super) const DRIFTED: &str = of_accounts!(drifted!(), "drifted_since");
 const DRIFTED_COUNT: &str = counted!(drifted!());
@@ -126,6 +140,7 @@ const OVERDUE_COUNT: &str = counted!(overdue!());
 /// The statements of a kind, and whether its rows are told apart by a UUID (else by the cluster).
 const fn statements(kind: AttentionKind) -> (&'static str, &'static str, bool) {
     match kind {
+        AttentionKind::Restored => (RESTORED, RESTORED_COUNT, false),
         AttentionKind::Drifted => (DRIFTED, DRIFTED_COUNT, true),
         AttentionKind::Quarantined => (QUARANTINED, QUARANTINED_COUNT, false),
         AttentionKind::Overdue => (OVERDUE, OVERDUE_COUNT, true),

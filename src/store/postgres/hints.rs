@@ -63,3 +63,21 @@ impl Hints for Ear {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{open, server};
+    use super::*;
+
+    /// As behind a pooler: what is told is not heard where it is listened for.
+    #[tokio::test]
+    async fn whoever_hears_nothing_is_told_so() {
+        let (here, there) =
+            (server::shared().database(None).await, server::shared().database(None).await);
+        let pool = open::open(&here, 1).await.unwrap();
+        let heard = listen(open::lazily(&there, 1).unwrap(), &pool).await;
+        assert!(matches!(heard, Ok(Listening::Deaf)));
+        let heard = listen(open::lazily(&here, 1).unwrap(), &pool).await;
+        assert!(matches!(heard, Ok(Listening::Hears(_))));
+    }
+}

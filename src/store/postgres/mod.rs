@@ -23,10 +23,13 @@ mod record;
 mod replicas;
 mod rotation;
 mod rotations;
+mod sweep;
 mod time;
 mod transaction;
 mod turns;
 mod upkeep;
+mod usage;
+mod wake;
 
 #[cfg(test)]
 mod plans;
@@ -52,8 +55,9 @@ use super::{
     IdempotencyStart, IdempotencyState, Listening, Loaded, OwnedBy, Page, Presented,
     PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
     RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
+    UsageCandidate, UsageScope,
 };
-use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -386,6 +390,39 @@ impl Store for PgStore {
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
         upkeep::reseal(&self.pool, batch).await
+    }
+
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
+        wake::busy(&self.pool, now).await
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        usage::claim(&self.pool, registry_id, scope, now, pause).await
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        usage::done(&self.pool, registry_id, scope, until).await
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        usage::candidates(&self.pool, registry_id, scope, after, limit).await
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {

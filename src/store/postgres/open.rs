@@ -55,7 +55,7 @@ pub(super) fn lazily(url: &str, connections: u32) -> Result<PgPool, StoreError> 
 
 const LOOK: &str = "SELECT pg_is_in_recovery(), current_setting('server_version_num')::int";
 /// The oldest release that is still maintained.
-const OLDEST: i32 = 140_000;
+const OLDEST: i32 = 150_000;
 
 /// Says what is wrong in words that name the remedy, before anything fails in words that do not.
 pub(super) async fn check_server(pool: &PgPool) -> Result<(), StoreError> {
@@ -66,7 +66,7 @@ pub(super) async fn check_server(pool: &PgPool) -> Result<(), StoreError> {
             "leads to a standby, which may only be read and may lag behind; every replica needs the primary",
         ),
         Ok((false, version)) if version < OLDEST => {
-            unworkable("PostgreSQL 14 is the oldest release that works here")
+            unworkable("PostgreSQL 15 is the oldest release that works here")
         }
         Ok((false, _)) => Ok(()),
         Err(StoreError::Unavailable { detail, .. }) if detail.contains("statement pooling") => {

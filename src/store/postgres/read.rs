@@ -80,7 +80,7 @@ pub(super) async fn described(pool: &PgPool, id: &ClusterId) -> Result<Described
 
 /// Indexes: `accounts_by_username`, the primary keys, the unique one of `consumers`.
 pub(super) const SELECT_PRESENTED: &str = "SELECT a.account_id, a.registry_id, a.phase, \
-     a.born_generation, a.gone_at, s.key_id, s.sealed, p.state, p.served_generation, \
+     a.born_generation, a.served_in, a.gone_at, s.key_id, s.sealed, p.state, p.served_generation, \
      p.served_since, k.generation AS seen_generation, k.observed_at FROM accounts a \
      JOIN account_secrets s ON s.account_id = a.account_id \
      LEFT JOIN pull_secrets p ON p.cluster_id = a.cluster_id \

@@ -44,9 +44,9 @@ pub(super) async fn load(
         let row: Option<(i64, i64)> = query.fetch_optional(db).await.map_err(map)?;
         return without_record(row);
     };
-    let running = rotation::running(db, cluster_id).await?;
+    let open = rotation::open(db, cluster_id).await?;
     let accounts = account::live(db, cluster_id).await?;
-    head.loaded(running, accounts, consumers(db, cluster_id).await?)
+    head.loaded(open, accounts, consumers(db, cluster_id).await?)
 }
 
 /// Index: the primary key. The first commit of a cluster makes its row; a second "first" one waits for it and
@@ -86,9 +86,9 @@ const UPSERT_RECORD: &str = concat!(
     "INSERT INTO pull_secrets (",
     record_columns!(),
     ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, $11, $12, $13, $14, $15, $16, $17, \
-     $18, $19) ",
+     $18, $19, $20, $21, $22, $23, $24, $25, $26, $27) ",
     record_changes!(),
-    "$20"
+    "$28"
 );
 
 pub(super) async fn write(

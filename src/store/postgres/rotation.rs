@@ -2,8 +2,9 @@
 
 use sqlx::postgres::PgConnection;
 
+use super::super::commit::RotationChange;
 use super::super::rows::rotation::{
-    StoredRotation, bind_rotation, rotation_changes, rotation_columns,
+    Open, StoredRotation, bind_rotation, rotation_changes, rotation_columns,
 };
 use super::super::{RotationRow, StoreError};
 use super::error::map;
@@ -11,17 +12,19 @@ use super::transaction::{query, query_as};
 use crate::ids::{ClusterId, RotationId};
 use crate::state::pull_secret::Rotation;
 
-/// Index: `rotations_running`.
-pub(super) const SELECT_RUNNING: &str =
-    concat!("SELECT ", rotation_columns!(), " FROM rotations WHERE cluster_id = $1 AND running");
+/// Index: `rotations_open`. At most the running one and one that waits for it.
+pub(super) const SELECT_OPEN: &str = concat!(
+    "SELECT running, ",
+    rotation_columns!(),
+    " FROM rotations WHERE cluster_id = $1 AND status IN ('pending', 'in_progress')"
+);
 
-pub(super) async fn running(
+pub(super) async fn open(
     db: &mut PgConnection,
     cluster_id: &ClusterId,
-) -> Result<Option<Rotation>, StoreError> {
-    let query = query_as(SELECT_RUNNING).bind(cluster_id.as_str());
-    let row: Option<StoredRotation> = query.fetch_optional(db).await.map_err(map)?;
-    row.map(|row| RotationRow::try_from(row).map(|row| row.rotation)).transpose()
+) -> Result<Open, StoreError> {
+    let query = query_as(SELECT_OPEN).bind(cluster_id.as_str());
+    Open::of(query.fetch_all(db).await.map_err(map)?)
 }
 
 /// Index: the primary key.
@@ -46,15 +49,15 @@ const UPSERT: &str = concat!(
     "INSERT INTO rotations (status, running, ",
     rotation_columns!(),
     ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
-     $19, $20, $21, $22, $23, $24, $25) ",
+     $19, $20, $21, $22, $23, $24, $25, $26::jsonb) ",
     rotation_changes!()
 );
 
 pub(super) async fn write(
     db: &mut PgConnection,
     cluster_id: &ClusterId,
-    rotation: &Rotation,
+    change: &RotationChange<'_>,
 ) -> Result<(), StoreError> {
-    let query = bind_rotation!(query(UPSERT), cluster_id, rotation);
+    let query = bind_rotation!(query(UPSERT), cluster_id, change);
     query.execute(db).await.map_err(map).map(drop)
 }

@@ -17,7 +17,7 @@ macro_rules! account_columns {
          call_token, call_at, unanswered_create_at, trouble_since, trouble_attempts, \
          trouble_spent, trouble_counting_since, trouble_blocked, trouble_last_error, \
          trouble_refused, next_attempt_at, planned_at, created_at, verified_at, last_used_at, \
-         gone_at"
+         gone_at, served_in, check_at, dead_looks"
     };
 }
 pub(in crate::store) use account_columns;
@@ -38,7 +38,9 @@ macro_rules! account_changes {
          trouble_last_error = excluded.trouble_last_error, \
          trouble_refused = excluded.trouble_refused, next_attempt_at = excluded.next_attempt_at, \
          created_at = excluded.created_at, verified_at = excluded.verified_at, \
-         last_used_at = excluded.last_used_at, gone_at = excluded.gone_at"
+         last_used_at = excluded.last_used_at, gone_at = excluded.gone_at, \
+         served_in = excluded.served_in, check_at = excluded.check_at, \
+         dead_looks = excluded.dead_looks"
     };
 }
 pub(in crate::store) use account_changes;
@@ -77,6 +79,9 @@ macro_rules! bind_account {
             .bind(account.verified_at)
             .bind(account.last_used_at)
             .bind(account.gone_at)
+            .bind(account.served_in.map(|generation| i64::from(generation.0)))
+            .bind(account.check_at)
+            .bind(i64::from(account.dead_looks))
     }};
 }
 pub(in crate::store) use bind_account;
@@ -107,6 +112,9 @@ pub(in crate::store) struct AccountRow {
     verified_at: Option<Timestamp>,
     last_used_at: Option<Timestamp>,
     gone_at: Option<Timestamp>,
+    served_in: Option<i64>,
+    check_at: Option<Timestamp>,
+    dead_looks: i64,
 }
 
 impl TryFrom<AccountRow> for Account {
@@ -147,6 +155,9 @@ impl TryFrom<AccountRow> for Account {
             verified_at: row.verified_at,
             last_used_at: row.last_used_at,
             gone_at: row.gone_at,
+            served_in: row.served_in.map(generation).transpose()?,
+            check_at: row.check_at,
+            dead_looks: small(row.dead_looks)?,
         })
     }
 }

@@ -4,13 +4,13 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::super::{AttentionItem, AttentionKind, StoreError};
-use super::decode::{maybe_word, small, word};
+use super::decode::{maybe_word, small};
 use crate::ids::RotationId;
 use crate::time::Timestamp;
 
 #[derive(FromRow)]
 pub(in crate::store) struct ItemRow {
-    cluster_id: String,
+    cluster_id: Option<String>,
     registry_id: Option<String>,
     rotation_id: Option<Uuid>,
     since: Timestamp,
@@ -22,10 +22,11 @@ pub(in crate::store) struct ItemRow {
 
 impl ItemRow {
     pub(in crate::store) fn item(self, kind: AttentionKind) -> Result<AttentionItem, StoreError> {
-        let subject = self.id.map_or_else(|| self.cluster_id.clone(), |id| id.to_string());
+        let subject = self.id.map(|id| id.to_string());
+        let subject = subject.or_else(|| self.cluster_id.clone()).unwrap_or_default();
         Ok(AttentionItem {
             kind,
-            cluster_id: word(&self.cluster_id, "a cluster id")?,
+            cluster_id: maybe_word(self.cluster_id.as_deref(), "a cluster id")?,
             registry_id: maybe_word(self.registry_id.as_deref(), "a registry id")?,
             rotation_id: self.rotation_id.map(RotationId),
             since: self.since,

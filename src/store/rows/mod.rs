@@ -17,3 +17,5 @@ pub(in crate::store) mod record;
 pub(in crate::store) mod replicas;
 pub(in crate::store) mod rotation;
 pub(in crate::store) mod rotations;
+pub(in crate::store) mod sweep;
+pub(in crate::store) mod usage;

@@ -1,5 +1,7 @@
 //! Rows of `pull_secrets`, with the cluster's counters, and of `consumers`.
 
+use std::time::Duration;
+
 use sqlx::FromRow;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -7,12 +9,13 @@ use uuid::Uuid;
 use super::super::columns::StateColumns;
 use super::super::{Loaded, OwnedBy, PullSecretRow, StoreError};
 use super::decode::{count, generation, maybe_word, small, word};
-use super::rotation::BriefRow;
+use super::rotation::{BriefRow, Open};
 use crate::ids::{ClusterId, Generation, RegistryId, ReplicaId};
 use crate::state::pull_secret::{
-    Account, Consumer, PullSecret, Quarantine, Refusal, Rotation, Served, Slot,
+    Account, Consumer, Pause, PullSecret, Quarantine, Refusal, Schedule, Served, Slot,
 };
 use crate::time::Timestamp;
+use crate::window::Window;
 
 /// The columns of a [`HeadRow`], for statements that read `clusters` as `c` and `pull_secrets` as `p`.
 macro_rules! head_columns {
@@ -25,6 +28,10 @@ macro_rules! head_columns {
          p.registries AS registries, p.created_at AS created_at, \
          p.last_rotated_at AS last_rotated_at, p.next_rotation_at AS next_rotation_at, \
          p.slot_at AS slot_at, p.slot_failures AS slot_failures, \
+         p.slot_retry_at AS slot_retry_at, p.interval_from AS interval_from, \
+         p.schedule_enabled AS schedule_enabled, p.schedule_next_at AS schedule_next_at, \
+         p.schedule_cron AS schedule_cron, p.schedule_length AS schedule_length, \
+         p.reissue_failures AS reissue_failures, p.reissue_at AS reissue_at, \
          p.quarantine_since AS quarantine_since, p.quarantine_retry_at AS quarantine_retry_at, \
          p.owner AS owner, p.epoch AS epoch"
     };
@@ -49,6 +56,14 @@ pub(in crate::store) struct HeadRow {
     next_rotation_at: Option<Timestamp>,
     slot_at: Option<Timestamp>,
     slot_failures: Option<i64>,
+    slot_retry_at: Option<Timestamp>,
+    interval_from: Option<Timestamp>,
+    schedule_enabled: Option<bool>,
+    schedule_next_at: Option<Timestamp>,
+    schedule_cron: Option<String>,
+    schedule_length: Option<i64>,
+    reissue_failures: Option<i64>,
+    reissue_at: Option<Timestamp>,
     quarantine_since: Option<Timestamp>,
     quarantine_retry_at: Option<Timestamp>,
     owner: Option<Uuid>,
@@ -66,7 +81,10 @@ pub(in crate::store) struct Head {
     pub created_at: Timestamp,
     pub last_rotated_at: Option<Timestamp>,
     pub next_rotation_at: Option<Timestamp>,
+    pub interval_from: Option<Timestamp>,
+    pub schedule: Schedule,
     pub slot: Option<Slot>,
+    pub reissue_pause: Option<Pause>,
     pub quarantine: Option<Quarantine>,
     pub ownership: OwnedBy,
 }
@@ -86,7 +104,20 @@ impl TryFrom<HeadRow> for Head {
         let refusal = registry
             .zip(row.refusal_message)
             .map(|(registry_id, message)| Refusal { registry_id, message });
-        let slot = |(at, failures)| Ok::<_, StoreError>(Slot { at, failures: small(failures)? });
+        let slot = row.slot_at.zip(row.slot_failures).zip(row.slot_retry_at);
+        let slot = slot.map(|((at, failures), retry_at)| {
+            Ok::<_, StoreError>(Slot { at, failures: small(failures)?, retry_at })
+        });
+        let pause = row.reissue_failures.zip(row.reissue_at).map(|(failures, until)| {
+            Ok::<_, StoreError>(Pause { failures: small(failures)?, until })
+        });
+        let window = row.schedule_cron.zip(row.schedule_length);
+        let window = window.map(|(cron, length)| {
+            let length = u64::try_from(length).map(Duration::from_micros).ok();
+            length
+                .and_then(|length| Window::parse(&cron, length).ok())
+                .ok_or_else(|| StoreError::corrupt("a window"))
+        });
         let quarantine = row.quarantine_since.zip(row.quarantine_retry_at);
         Ok(Self {
             cluster_id: word(&row.cluster_id, "a cluster id")?,
@@ -103,7 +134,14 @@ impl TryFrom<HeadRow> for Head {
             created_at: row.created_at,
             last_rotated_at: row.last_rotated_at,
             next_rotation_at: row.next_rotation_at,
-            slot: row.slot_at.zip(row.slot_failures).map(slot).transpose()?,
+            interval_from: row.interval_from,
+            schedule: Schedule {
+                enabled: row.schedule_enabled,
+                next_at: row.schedule_next_at,
+                window: window.transpose()?,
+            },
+            slot: slot.transpose()?,
+            reissue_pause: pause.transpose()?,
             quarantine: quarantine.map(|(since, retry_at)| Quarantine { since, retry_at }),
             ownership: OwnedBy { owner: row.owner.map(ReplicaId), epoch: count(row.epoch)? },
         })
@@ -114,7 +152,7 @@ impl Head {
     /// The working set, with what hangs on the record.
     pub(in crate::store) fn loaded(
         self,
-        running: Option<Rotation>,
+        open: Open,
         accounts: Vec<Account>,
         consumers: Vec<Consumer>,
     ) -> Result<Loaded, StoreError> {
@@ -122,7 +160,7 @@ impl Head {
         let ownership = self.ownership;
         let record = PullSecret {
             cluster_id: self.cluster_id,
-            state: self.state.rebuild(running)?,
+            state: self.state.rebuild(open.running)?,
             state_since: self.state_since,
             registries: self.registries,
             last_generation,
@@ -132,7 +170,11 @@ impl Head {
             created_at: self.created_at,
             last_rotated_at: self.last_rotated_at,
             next_rotation_at: self.next_rotation_at,
+            interval_from: self.interval_from,
+            schedule: self.schedule,
             slot: self.slot,
+            reissue_pause: self.reissue_pause,
+            waiting: open.waiting.map(Box::new),
             quarantine: self.quarantine,
         };
         Ok(Loaded { record: Some(record), version, last_generation, ownership })
@@ -152,7 +194,8 @@ macro_rules! record_columns {
         "cluster_id, state, state_since, served_generation, served_since, issuing_generation, \
          refusal_registry_id, refusal_message, registries, created_at, last_rotated_at, \
          next_rotation_at, slot_at, slot_failures, quarantine_since, quarantine_retry_at, due_at, \
-         owner, epoch"
+         slot_retry_at, interval_from, schedule_enabled, schedule_next_at, schedule_cron, \
+         schedule_length, reissue_failures, reissue_at, owner, epoch"
     };
 }
 pub(in crate::store) use record_columns;
@@ -169,6 +212,11 @@ macro_rules! record_changes {
          next_rotation_at = excluded.next_rotation_at, slot_at = excluded.slot_at, \
          slot_failures = excluded.slot_failures, quarantine_since = excluded.quarantine_since, \
          quarantine_retry_at = excluded.quarantine_retry_at, due_at = excluded.due_at, \
+         slot_retry_at = excluded.slot_retry_at, interval_from = excluded.interval_from, \
+         schedule_enabled = excluded.schedule_enabled, \
+         schedule_next_at = excluded.schedule_next_at, schedule_cron = excluded.schedule_cron, \
+         schedule_length = excluded.schedule_length, \
+         reissue_failures = excluded.reissue_failures, reissue_at = excluded.reissue_at, \
          owner = excluded.owner, epoch = excluded.epoch WHERE pull_secrets.epoch = "
     };
 }
@@ -182,6 +230,9 @@ macro_rules! bind_record {
         let registries = serde_json::to_string(&$record.registries)
             .map_err(|_| StoreError::corrupt("a list of registries"))?;
         let after = $commit.ownership.passed_to($commit.owner);
+        let window = $record.schedule.window.as_ref();
+        let length = window.map(|window| window.length().as_micros());
+        let length = length.map(|micros| i64::try_from(micros).unwrap_or(i64::MAX));
         $query
             .bind($record.cluster_id.as_str())
             .bind(<&'static str>::from(columns.state))
@@ -200,6 +251,14 @@ macro_rules! bind_record {
             .bind($record.quarantine.map(|quarantine| quarantine.since))
             .bind($record.quarantine.map(|quarantine| quarantine.retry_at))
             .bind($commit.due_at)
+            .bind($record.slot.map(|slot| slot.retry_at))
+            .bind($record.interval_from)
+            .bind($record.schedule.enabled)
+            .bind($record.schedule.next_at)
+            .bind(window.map(|window| window.cron()))
+            .bind(length)
+            .bind($record.reissue_pause.map(|pause| i64::from(pause.failures)))
+            .bind($record.reissue_pause.map(|pause| pause.until))
             .bind(after.owner.map(|owner| owner.0))
             .bind($crate::store::rows::decode::signed(after.epoch))
             .bind($crate::store::rows::decode::signed($commit.ownership.epoch))

@@ -1,13 +1,14 @@
 //! A row of `rotations`: its columns, what they mean, and in which order they are bound.
 
 use sqlx::FromRow;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::super::columns::PhaseColumns;
 use super::super::{RotationBrief, RotationRow, StoreError};
 use super::decode::{generation, maybe_word, word};
 use crate::ids::RotationId;
-use crate::state::pull_secret::{Rotation, RotationStatus};
+use crate::state::pull_secret::{Rotation, RotationStatus, Scope};
 use crate::time::Timestamp;
 
 macro_rules! rotation_columns {
@@ -15,7 +16,7 @@ macro_rules! rotation_columns {
         "cluster_id, rotation_id, reason, force_immediate, slot, from_generation, to_generation, \
          phase, deadline, on_deadline, drifted, rollback_at, decided_at, decided_why, ends_as, \
          old_credentials_revoked, error_code, error_message, error_registry_id, created_at, \
-         started_at, promoted_at, completed_at"
+         started_at, promoted_at, completed_at, scope"
     };
 }
 pub(in crate::store) use rotation_columns;
@@ -33,26 +34,29 @@ macro_rules! rotation_changes {
          error_registry_id = excluded.error_registry_id, slot = excluded.slot, \
          from_generation = excluded.from_generation, to_generation = excluded.to_generation, \
          started_at = excluded.started_at, promoted_at = excluded.promoted_at, \
-         completed_at = excluded.completed_at"
+         completed_at = excluded.completed_at, scope = excluded.scope"
     };
 }
 pub(in crate::store) use rotation_changes;
 
 /// Binds `status, running` and then [`rotation_columns`].
 macro_rules! bind_rotation {
-    ($query:expr, $cluster_id:expr, $rotation:expr) => {{
-        let status = $rotation.status();
-        let columns = $crate::store::columns::PhaseColumns::of(&$rotation.phase);
+    ($query:expr, $cluster_id:expr, $change:expr) => {{
+        let rotation = $change.rotation;
+        let status = rotation.status();
+        let scope = serde_json::to_string(&rotation.scope)
+            .map_err(|_| StoreError::corrupt("the scope of a rotation"))?;
+        let columns = $crate::store::columns::PhaseColumns::of(&rotation.phase);
         $query
             .bind(<&'static str>::from(status))
-            .bind($crate::store::rows::rotation::is_running(status))
+            .bind(!$change.waits && $crate::store::rows::rotation::is_running(status))
             .bind($cluster_id.as_str())
-            .bind($rotation.id.0)
-            .bind(<&'static str>::from($rotation.reason))
-            .bind($rotation.force_immediate)
-            .bind($rotation.slot)
-            .bind(i64::from($rotation.from.0))
-            .bind(i64::from($rotation.to.0))
+            .bind(rotation.id.0)
+            .bind(<&'static str>::from(rotation.reason))
+            .bind(rotation.force_immediate)
+            .bind(rotation.slot)
+            .bind(i64::from(rotation.from.0))
+            .bind(i64::from(rotation.to.0))
             .bind(columns.phase)
             .bind(columns.deadline)
             .bind(columns.on_deadline.map(<&'static str>::from))
@@ -65,10 +69,11 @@ macro_rules! bind_rotation {
             .bind(columns.error_code)
             .bind(columns.error_message)
             .bind(columns.error_registry_id.map(String::from))
-            .bind($rotation.created_at)
-            .bind($rotation.started_at)
-            .bind($rotation.promoted_at)
-            .bind($rotation.completed_at)
+            .bind(rotation.created_at)
+            .bind(rotation.started_at)
+            .bind(rotation.promoted_at)
+            .bind(rotation.completed_at)
+            .bind(scope)
     }};
 }
 pub(in crate::store) use bind_rotation;
@@ -98,6 +103,7 @@ pub(in crate::store) struct StoredRotation {
     started_at: Option<Timestamp>,
     promoted_at: Option<Timestamp>,
     completed_at: Option<Timestamp>,
+    scope: Json<Scope>,
 }
 
 impl TryFrom<StoredRotation> for RotationRow {
@@ -119,6 +125,7 @@ impl TryFrom<StoredRotation> for RotationRow {
         };
         let rotation = Rotation {
             id: RotationId(row.rotation_id),
+            scope: row.scope.0,
             reason: word(&row.reason, "a rotation's reason")?,
             force_immediate: row.force_immediate,
             slot: row.slot,
@@ -131,6 +138,35 @@ impl TryFrom<StoredRotation> for RotationRow {
             completed_at: row.completed_at,
         };
         Ok(Self { cluster_id: word(&row.cluster_id, "a cluster id")?, rotation })
+    }
+}
+
+/// A rotation that has not ended.
+#[derive(FromRow)]
+pub(in crate::store) struct OpenRow {
+    #[sqlx(flatten)]
+    rotation: StoredRotation,
+    running: bool,
+}
+
+/// The rotations of a cluster that have not ended.
+#[derive(Default)]
+pub(in crate::store) struct Open {
+    pub running: Option<Rotation>,
+    pub waiting: Option<Rotation>,
+}
+
+impl Open {
+    pub(in crate::store) fn of(rows: Vec<OpenRow>) -> Result<Self, StoreError> {
+        let mut open = Self::default();
+        for OpenRow { rotation, running } in rows {
+            let rotation = RotationRow::try_from(rotation)?.rotation;
+            let place = if running { &mut open.running } else { &mut open.waiting };
+            if place.replace(rotation).is_some() {
+                return Err(StoreError::corrupt("two rotations in one place"));
+            }
+        }
+        Ok(open)
     }
 }
 

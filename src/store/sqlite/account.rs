@@ -48,7 +48,7 @@ const UPSERT: &str = concat!(
     "INSERT INTO accounts (cluster_id, gone_how, drifted_since, ",
     account_columns!(),
     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-     ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27) ",
+     ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30) ",
     account_changes!()
 );
 

@@ -54,6 +54,11 @@ macro_rules! of_records {
     };
 }
 
+macro_rules! restored {
+    () => {
+        " FROM restores r WHERE r.acknowledged_at IS NULL AND r.restored_at <= ?1"
+    };
+}
 macro_rules! drifted {
     () => {
         " FROM accounts a WHERE a.drifted_since IS NOT NULL AND a.drifted_since <= ?1"
@@ -95,6 +100,15 @@ macro_rules! overdue {
     };
 }
 
+/// Index: `restores_open`; there is at most one row.
+pub(super) const RESTORED: &str = concat!(
+    "SELECT NULL AS cluster_id, NULL AS registry_id, NULL AS rotation_id, \
+     r.restored_at AS since, 0 AS attempts, r.reason AS last_error, \
+     NULL AS next_attempt_at, NULL AS id",
+    restored!(),
+    " AND (r.restored_at, '') > (?2, ?3) ORDER BY r.restored_at LIMIT ?4"
+);
+const RESTORED_COUNT: &str = number!(restored!());
 /// Index: `accounts_drifted`.
 pub(super) const DRIFTED: &str = of_accounts!(drifted!(), "drifted_since");
 const DRIFTED_COUNT: &str = number!(drifted!());
@@ -125,6 +139,7 @@ const OVERDUE_COUNT: &str = number!(overdue!());
 /// The statements of a kind, and whether its rows are told apart by a UUID (else by the cluster).
 const fn statements(kind: AttentionKind) -> (&'static str, &'static str, bool) {
     match kind {
+        AttentionKind::Restored => (RESTORED, RESTORED_COUNT, false),
         AttentionKind::Drifted => (DRIFTED, DRIFTED_COUNT, true),
         AttentionKind::Quarantined => (QUARANTINED, QUARANTINED_COUNT, false),
         AttentionKind::Overdue => (OVERDUE, OVERDUE_COUNT, true),

@@ -23,9 +23,12 @@ mod record;
 mod replicas;
 mod rotation;
 mod rotations;
+mod sweep;
 mod time;
 mod turns;
 mod upkeep;
+mod usage;
+mod wake;
 mod write;
 
 #[cfg(test)]
@@ -47,9 +50,10 @@ use super::{
     AuditStream, Claimed, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey,
     IdempotencyStart, IdempotencyState, Loaded, OwnedBy, Page, Presented, PullSecretFilter,
     PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail, RotationFilter,
-    RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
+    RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts, UsageCandidate,
+    UsageScope,
 };
-use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId, RotationId};
+use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
 use crate::time::Timestamp;
 
@@ -392,6 +396,39 @@ impl Store for SqliteStore {
 
     async fn reseal(&self, batch: &[Reseal]) -> Result<u64, StoreError> {
         upkeep::reseal(self.writer()?, batch).await
+    }
+
+    async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
+        wake::busy(self.writer()?, now).await
+    }
+
+    async fn claim_usage(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<Option<Option<Timestamp>>, StoreError> {
+        usage::claim(self.writer()?, registry_id, scope, now, pause).await
+    }
+
+    async fn usage_read(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        usage::done(self.writer()?, registry_id, scope, until).await
+    }
+
+    async fn usage_candidates(
+        &self,
+        registry_id: &RegistryId,
+        scope: UsageScope,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<UsageCandidate>, StoreError> {
+        usage::candidates(&self.reader, registry_id, scope, after, limit).await
     }
 
     async fn purge(&self, before: PurgeBefore) -> Result<Purged, StoreError> {

@@ -63,7 +63,8 @@ async fn a_file_that_somebody_holds_is_busy() {
     let error = store.record_audit(&[row(1)]).await.unwrap_err();
     assert!(error.is_transient());
     assert_eq!(reason(error), Some(Unavailable::Busy));
-    store.ping().await.unwrap();
+    assert_eq!(reason(store.ping().await.unwrap_err()), Some(Unavailable::Busy));
+    store.state_counts().await.unwrap();
     held.rollback().await.unwrap();
     store.record_audit(&[row(1)]).await.unwrap();
 }

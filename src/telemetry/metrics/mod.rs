@@ -62,6 +62,12 @@ pub struct Metrics {
     panics: IntCounterVec,
     db_duration: HistogramVec,
     breaker_open: IntGaugeVec,
+    sweeps: IntCounterVec,
+    sweep_deletions: IntCounterVec,
+    sweep_accounts: IntGaugeVec,
+    sweep_finished: IntGaugeVec,
+    /// 1 while a restored database waits for its acknowledgement.
+    pub restored: IntGauge,
     /// 1 while the service works, 0 from the shutdown on.
     pub up: IntGauge,
     /// Running rotations by `phase`.
@@ -205,6 +211,30 @@ impl Metrics {
                 "1 while a registry is not called because it keeps failing.",
                 &["registry"],
             )?,
+            sweeps: make.counters(
+                "sweeps_total",
+                "Comparisons of a registry's accounts with ours.",
+                &["registry", "outcome"],
+            )?,
+            sweep_deletions: make.counters(
+                "sweep_deletions_total",
+                "Calls that delete accounts which no row wants.",
+                &["registry", "outcome"],
+            )?,
+            sweep_accounts: make.gauges(
+                "sweep_accounts",
+                "Accounts that the last comparison found.",
+                &["registry", "kind"],
+            )?,
+            sweep_finished: make.gauges(
+                "sweep_finished_timestamp_seconds",
+                "When the last comparison ended.",
+                &["registry"],
+            )?,
+            restored: make.gauge(
+                "restored",
+                "1 while a restored database waits for its acknowledgement and nothing is deleted.",
+            )?,
             db_duration: make.times(
                 "db_duration_seconds",
                 "Time of database operations.",
@@ -271,6 +301,25 @@ impl Metrics {
     /// Whether a registry's breaker is open.
     pub fn breaker(&self, registry: &str, open: bool) {
         self.breaker_open.with_label_values(&[registry]).set(i64::from(open));
+    }
+
+    /// One comparison of a registry's accounts.
+    pub fn swept(&self, registry: &str, outcome: &'static str) {
+        self.sweeps.with_label_values(&[registry, outcome]).inc();
+    }
+
+    /// One call that deletes an account which no row wants.
+    pub fn sweep_deletion(&self, registry: &str, outcome: &'static str) {
+        self.sweep_deletions.with_label_values(&[registry, outcome]).inc();
+    }
+
+    /// What the last comparison found, and when it ended in seconds since 1970.
+    pub fn sweep_found(&self, registry: &str, counts: [(&'static str, u64); 4], at: i64) {
+        for (kind, count) in counts {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.sweep_accounts.with_label_values(&[registry, kind]).set(count);
+        }
+        self.sweep_finished.with_label_values(&[registry]).set(at);
     }
 
     /// One database operation.

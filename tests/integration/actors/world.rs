@@ -12,6 +12,7 @@ use hyperfleet_credentials::actors::deps::{ConfiguredRegistry, Deps, Tuning};
 use hyperfleet_credentials::actors::log::Cause;
 use hyperfleet_credentials::actors::read;
 use hyperfleet_credentials::actors::replica::Replica;
+use hyperfleet_credentials::actors::restored::RestoredLatch;
 use hyperfleet_credentials::actors::shard::CommandError;
 use hyperfleet_credentials::actors::system::{System, wait_until};
 use hyperfleet_credentials::crypto::{SharedKeyring, generate_key};
@@ -108,6 +109,9 @@ fn policy(flavour: Flavour) -> Policy {
     Policy {
         interval: None,
         spread: 0.1,
+        window: None,
+        drift_interval: None,
+        reissue: false,
         min_overlap: Duration::ZERO,
         grace_period: Duration::from_secs(600),
         on_deadline: OnDeadline::Hold,
@@ -305,6 +309,7 @@ async fn make_deps(
         installation: "test".to_owned(),
         tuning: tuning.clone(),
         activity: Activity::default(),
+        restored: RestoredLatch::default(),
         replica: Replica::new(tuning.lease, tuning.trust_after),
         failpoints: None,
     })

@@ -21,7 +21,7 @@ pub struct Arena {
     pub others: Vec<Service>,
     pub scene: Scene,
     fronts: watch::Sender<Vec<Front>>,
-    orders: Orders,
+    pub orders: Orders,
     clusters: Vec<JoinHandle<()>>,
     deaths: Deaths,
 }
@@ -41,9 +41,12 @@ impl Arena {
         let all = std::iter::once(&service).chain(&others).map(front).collect();
         let fronts = watch::Sender::new(all);
         let orders = Orders {
+            pace: scene.pace,
             fronts: fronts.subscribe(),
             rest: Arc::new(AtomicBool::new(false)),
             over: Arc::new(AtomicBool::new(false)),
+            delete_in_rotation: Arc::default(),
+            jumped: Arc::default(),
             registries: scene.registries.clone(),
         };
         // The first restart is a death of its own kind: nothing has happened yet.
@@ -57,11 +60,18 @@ impl Arena {
                 random: random(seed, number),
                 client: client.clone(),
                 held: None,
+                newest: 0,
+                rolled_back: false,
             };
             tokio::spawn(cluster.live())
         };
         let clusters = (1..=scene.clusters).map(live).collect();
         Self { service, others, scene, fronts, orders, clusters, deaths: Deaths::default() }
+    }
+
+    /// One of the processes; the first is the one that the strikes fall on.
+    pub fn replica(&mut self, number: usize) -> &mut Service {
+        std::iter::once(&mut self.service).chain(&mut self.others).nth(number).unwrap()
     }
 
     pub async fn rows(&self) -> Rows {

@@ -16,8 +16,6 @@ use crate::support::service::Answer;
 
 /// This one does not say what it holds while it rests, so it may rest in a dual-credential period.
 pub const SILENT: &str = "cls-6";
-/// Between two of a cluster's requests.
-const PACE: Duration = Duration::from_millis(20);
 
 /// Where the service is at the moment.
 #[derive(Debug, Clone)]
@@ -29,11 +27,17 @@ pub struct Front {
 /// What the whole run tells its clusters.
 #[derive(Clone)]
 pub struct Orders {
+    /// Between two of a cluster's requests.
+    pub pace: Duration,
     /// Every process that serves; a request goes to any of them.
     pub fronts: watch::Receiver<Vec<Front>>,
     /// Change nothing any more, only fetch and say what is held.
     pub rest: Arc<AtomicBool>,
     pub over: Arc<AtomicBool>,
+    /// Whoever is in a rotation next gives its pull secret back, and takes this down.
+    pub delete_in_rotation: Arc<AtomicBool>,
+    /// The wall clock has jumped: deadlines that revoke may have passed, so what is held may end.
+    pub jumped: Arc<AtomicBool>,
     pub registries: Vec<Arc<Registry>>,
 }
 
@@ -44,6 +48,10 @@ pub struct Cluster {
     pub client: Client,
     /// What it uses, and has said so: its entry for one of the registries.
     pub held: Option<String>,
+    /// The newest generation that was handed out to it.
+    pub newest: u64,
+    /// It asked for an older one.
+    pub rolled_back: bool,
 }
 
 /// The service did not answer; it may have been killed.
@@ -54,9 +62,10 @@ impl Cluster {
         while !self.orders.over.load(Ordering::SeqCst) {
             if let Err(NoAnswer) = self.turn().await {
                 // Usually it is being restarted.
-                let _ = tokio::time::timeout(PACE * 10, self.orders.fronts.changed()).await;
+                let _ =
+                    tokio::time::timeout(self.orders.pace * 10, self.orders.fronts.changed()).await;
             }
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(self.orders.pace).await;
         }
     }
 
@@ -71,9 +80,8 @@ impl Cluster {
         }
         let served = matches!(seen.body["state"].as_str(), Some("active" | "rotating"));
         if served {
-            for registry in &self.orders.registries {
-                registry.assert_works(&seen.auth(registry.host)).await;
-            }
+            self.assert_in_order(&seen);
+            self.assert_works(&seen).await?;
             let any = self.random.random_range(0..self.orders.registries.len());
             let auth = seen.auth(self.orders.registries[any].host);
             let silent = resting && self.name == SILENT;
@@ -93,12 +101,36 @@ impl Cluster {
         if resting { Ok(()) } else { self.act(&seen.body).await }
     }
 
+    /// Never an older generation after a newer one, but by a rollback.
+    fn assert_in_order(&mut self, seen: &Answer) {
+        let generation = seen.body["generation"].as_u64().unwrap();
+        let older = generation < self.newest;
+        assert!(!older || self.rolled_back, "{}: {generation} after {}", self.name, self.newest);
+        self.newest = generation;
+        self.rolled_back &= !older;
+    }
+
+    /// What was handed out opens every registry, unless something newer is handed out by now.
+    async fn assert_works(&mut self, seen: &Answer) -> Result<(), NoAnswer> {
+        for registry in self.orders.registries.clone() {
+            let auth = seen.auth(registry.host);
+            if registry.works(&auth).await {
+                continue;
+            }
+            let now = self.send(Method::GET, "", None).await?;
+            let same = now.status == 200 && now.auth(registry.host) == auth;
+            assert!(!same, "{}: handed out, but {} refuses it", self.name, registry.id);
+        }
+        Ok(())
+    }
+
     /// What is handed out is accepted until the cluster itself gives it up, or says that it holds another.
     async fn present(&mut self, auth: &str) -> Result<bool, NoAnswer> {
         let request = self.request(Method::POST, "/heartbeats");
         let request = request.header("Authorization", format!("Basic {auth}")).json(&json!({}));
         let answer = answer(request).await?;
-        let accepted = answer.status == 200 || answer.status >= 500;
+        let ended = answer.status == 401 && self.orders.jumped.load(Ordering::SeqCst);
+        let accepted = answer.status == 200 || answer.status >= 500 || ended;
         assert!(accepted, "{}: {} {}", self.name, answer.status, answer.body);
         Ok(answer.status == 200)
     }
@@ -106,6 +138,9 @@ impl Cluster {
     async fn act(&mut self, body: &Value) -> Result<(), NoAnswer> {
         let phase = body["rotation"]["phase"].as_str();
         let rotation = body["rotation"]["rotation_id"].as_str().unwrap_or_default();
+        if !rotation.is_empty() && self.orders.delete_in_rotation.swap(false, Ordering::SeqCst) {
+            return self.change(Method::DELETE, "", Value::Null).await;
+        }
         match self.random.random_range(0..100) {
             0..4 => self.change(Method::DELETE, "", Value::Null).await,
             4..60 if body["rotation"].is_null() && body["state"] == "active" => {
@@ -117,6 +152,7 @@ impl Cluster {
             }
             70..80 if phase == Some("dual_credential_period") => {
                 let path = format!("/rotations/{rotation}/rollback");
+                self.rolled_back = true;
                 self.change(Method::POST, &path, json!({})).await
             }
             80..83 if rotation.is_empty() => {

@@ -92,12 +92,25 @@ impl Rows {
             let live = registry.live();
             let named = self.names(registry, "1 = 1").await;
             let both: Vec<_> = live.intersection(&gone).collect();
-            assert!(both.is_empty(), "gone, but at {}: {both:?}", registry.id);
+            if let Some(name) = both.first() {
+                let story = self.story(name).await;
+                panic!("gone, but at {}: {both:?}\n{story}\n{}", registry.id, registry.story(name));
+            }
             let unknown: Vec<_> = live.difference(&named).collect();
             assert!(unknown.is_empty(), "at {}, but in no row: {unknown:?}", registry.id);
             let again = registry.reused();
             assert!(again.is_empty(), "created a second time at {}: {again:?}", registry.id);
         }
+    }
+
+    /// What the audit tells of one account, a line each.
+    async fn story(&self, name: &str) -> String {
+        let sql = "SELECT CAST(at AS TEXT), action, CAST(detail AS TEXT) FROM audit_events \
+                   WHERE account = $1 ORDER BY event_id";
+        let lines: Vec<(String, String, String)> = all!(self, sql, name);
+        let line =
+            |(at, action, detail): &(String, String, String)| format!("{at} {action} {detail}");
+        lines.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// The calls that are announced and not answered.
@@ -160,6 +173,43 @@ impl Rows {
                 assert_eq!((served, live), expected, "{cluster} {state} at {}", registry.id);
             }
         }
+    }
+
+    /// Whether some rotation is in this phase now.
+    pub async fn any_in_phase(&self, phase: &str) -> bool {
+        let sql = "SELECT cluster_id FROM rotations WHERE running AND phase = $1 LIMIT 1";
+        let rows: Vec<(String,)> = all!(self, sql, phase);
+        !rows.is_empty()
+    }
+
+    /// Whether one registry has done its part of a new generation and the other has not.
+    pub async fn any_half_made(&self, done: &str, waiting: &str) -> bool {
+        let sql = "SELECT r.cluster_id FROM rotations r JOIN accounts d ON d.cluster_id = r.cluster_id \
+                     AND d.born_generation = r.to_generation AND d.registry_id = $1 \
+                     AND d.phase = 'verified' \
+                   JOIN accounts w ON w.cluster_id = r.cluster_id \
+                     AND w.born_generation = r.to_generation AND w.registry_id = $2 \
+                     AND w.phase IN ('planned', 'creating', 'created', 'burnt') \
+                   WHERE r.running LIMIT 1";
+        let rows: Vec<(String,)> = all!(self, sql, done, waiting);
+        !rows.is_empty()
+    }
+
+    /// How many pull secrets are in this state.
+    pub async fn in_state(&self, state: &str) -> usize {
+        let sql = "SELECT count(*) FROM pull_secrets WHERE state = $1";
+        let rows: Vec<(i64,)> = all!(self, sql, state);
+        usize::try_from(rows[0].0).unwrap()
+    }
+
+    /// A slot of the schedule completes at most once; how many did.
+    pub async fn slots_completed(&self) -> usize {
+        let sql = "SELECT cluster_id, count(*) FROM rotations \
+                   WHERE slot IS NOT NULL AND status = 'completed' GROUP BY cluster_id, slot";
+        let rows: Vec<(String, i64)> = all!(self, sql);
+        let twice: Vec<_> = rows.iter().filter(|(_, times)| *times > 1).collect();
+        assert!(twice.is_empty(), "slots that completed twice: {twice:?}");
+        rows.len()
     }
 
     /// How the rotations went: a run in which none is rolled back has not tried much.

@@ -2,7 +2,7 @@
 //! clusters go through their lives. It is started again at once; there is nothing to repair by hand.
 
 pub mod arena;
-pub mod cluster;
+mod cluster;
 pub mod judge;
 pub mod scene;
 mod table;

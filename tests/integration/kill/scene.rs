@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -27,10 +28,13 @@ pub struct Scene {
     pub quay: Option<Arc<FakeQuay>>,
     pub database: Database,
     pub clusters: u64,
+    /// Between two requests of one cluster.
+    pub pace: Duration,
     /// How many processes serve from the one database. With SQLite always one.
     pub replicas: usize,
 }
 
+const PACE: Duration = Duration::from_millis(20);
 const LOCAL: &str = "local";
 const LOCAL_HOST: &str = "localhost:5000";
 
@@ -81,7 +85,19 @@ impl Scene {
         quay: Option<Arc<FakeQuay>>,
     ) -> Self {
         let database = Database::Sqlite(directory.path().join("data/credentials.db"));
-        Self { directory, setup, registries, quay, database, clusters: 6, replicas: 1 }
+        Self { directory, setup, registries, quay, database, clusters: 6, pace: PACE, replicas: 1 }
+    }
+
+    /// Each registry may take its time.
+    pub fn be_patient(&self) {
+        let file = self.directory.path().join("config.yaml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut config: Value = serde_json::from_str(&text).unwrap();
+        for registry in config["registries"].as_array_mut().unwrap() {
+            registry["timeout"] = json!("10s");
+            registry["settle_time"] = json!("20s");
+        }
+        std::fs::write(&file, config.to_string()).unwrap();
     }
 
     /// The same on PostgreSQL, with so many processes.
@@ -91,11 +107,6 @@ impl Scene {
         self.setup = self.setup.env("HYPERFLEET_DB_URL", &url);
         self.database = Database::Postgres(server, url);
         self.replicas = replicas;
-        self
-    }
-
-    pub fn clusters(mut self, clusters: u64) -> Self {
-        self.clusters = clusters;
         self
     }
 }

@@ -45,17 +45,16 @@ impl Registry {
     }
 
     /// A login with this entry of a pull secret would succeed.
-    pub async fn assert_works(&self, auth: &str) {
+    pub async fn works(&self, auth: &str) -> bool {
         let plain = base64::engine::general_purpose::STANDARD.decode(auth).unwrap();
         let plain = String::from_utf8(plain).unwrap();
         let (username, secret) = plain.split_once(':').unwrap();
-        let works = match &self.kind {
+        match &self.kind {
             Kind::Htpasswd(htpasswd) => htpasswd.works(username, secret).await,
             Kind::Quay(quay) => {
                 quay.secret_works(username, secret) && quay.may_read(username, "app")
             }
-        };
-        assert!(works, "handed out, but {} refuses it: {username}", self.id);
+        }
     }
 
     /// Names that came back after they had gone. Must always be empty.
@@ -64,6 +63,44 @@ impl Registry {
             Kind::Htpasswd(htpasswd) => htpasswd.again.lock().unwrap().iter().cloned().collect(),
             Kind::Quay(quay) => quay.reused_names(),
         }
+    }
+
+    /// The most generations of one cluster that ever lived at once, by the registry's own log.
+    pub fn most_generations(&self) -> usize {
+        let Kind::Quay(quay) = &self.kind else { return 0 };
+        let prefix = quay.full("hyp-");
+        let mut living: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+        let mut most = 0;
+        for entry in quay.log() {
+            let (robot, came) = match &entry.what {
+                What::Created { robot } => (robot, true),
+                What::Deleted { robot } => (robot, false),
+                _ => continue,
+            };
+            // `<organisation>+hyp-<cluster>-g<generation>-<random>`
+            let Some(name) = robot.strip_prefix(&prefix) else { continue };
+            let mut parts = name.rsplitn(3, '-').skip(1);
+            let (generation, cluster) = (parts.next().unwrap(), parts.next().unwrap());
+            let generations = living.entry(cluster.to_owned()).or_default();
+            let count = generations.entry(generation.to_owned()).or_default();
+            *count = if came { *count + 1 } else { count.saturating_sub(1) };
+            most = most.max(generations.values().filter(|count| **count > 0).count());
+        }
+        most
+    }
+
+    /// What the registry noted of one account, a line each.
+    pub fn story(&self, name: &str) -> String {
+        let Kind::Quay(quay) = &self.kind else { return String::new() };
+        let full = quay.full(name);
+        let log = quay.log();
+        let requests: BTreeSet<u64> = log
+            .iter()
+            .filter(|entry| format!("{:?}", entry.what).contains(&full))
+            .filter_map(|entry| entry.request)
+            .collect();
+        let of_it = log.iter().filter(|entry| entry.request.is_some_and(|r| requests.contains(&r)));
+        of_it.map(|entry| format!("{entry:?}")).collect::<Vec<_>>().join("\n")
     }
 
     /// How often each change of an account came in, by account and the call that it belongs to. Nothing

@@ -11,4 +11,6 @@ mod replicas;
 mod script;
 mod sqlite;
 mod steps;
+mod sweeps;
 mod turns;
+mod usage;

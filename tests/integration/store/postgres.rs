@@ -198,7 +198,9 @@ async fn a_database_that_may_only_be_read_is_told_apart() {
     let store = open(&url).await;
     let claim = store.claim_installation("x", start()).await.unwrap_err();
     assert_eq!(reason(&claim), Some(Unavailable::ReadOnly), "{claim}");
-    store.ping().await.unwrap();
+    let ping = store.ping().await.unwrap_err();
+    assert_eq!(reason(&ping), Some(Unavailable::ReadOnly), "readiness says so: {ping}");
+    store.state_counts().await.unwrap();
 }
 
 #[tokio::test]

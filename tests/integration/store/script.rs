@@ -9,15 +9,16 @@ use hyperfleet_credentials::actors::audit::{Caller, rows};
 use hyperfleet_credentials::actors::step::Working;
 use hyperfleet_credentials::ids::{AccountId, CallToken, ClusterId, Generation, RotationId};
 use hyperfleet_credentials::state::pull_secret::{
-    Account, Answer, Backoff, Call, Command, Context, CreateAnswer, Entropy, Event, Evidence,
-    EvidenceSource, EvidenceSubject, Failure, LookupAnswer, OnDeadline, Ownership, Policy,
-    PullSecret, RegistryPolicy, RevokeAnswer, RotationReason, VerifyAnswer, apply, decide, due_at,
-    effects,
+    Account, Answer, Backoff, Call, Change, Command, Context, CreateAnswer, Entropy, Event,
+    Evidence, EvidenceSource, EvidenceSubject, Failure, LookupAnswer, OnDeadline, Ownership,
+    Policy, PullSecret, RegistryPolicy, RevokeAnswer, RotationReason, ScheduleChange, VerifyAnswer,
+    apply, decide, due_at, effects,
 };
 use hyperfleet_credentials::store::{
     Commit, Loaded, OwnedBy, SealedSecret, Store, StoreError, Turn, gone_how,
 };
 use hyperfleet_credentials::time::Timestamp;
+use hyperfleet_credentials::window::Window;
 use uuid::Uuid;
 
 use super::replicas::replica;
@@ -41,6 +42,9 @@ pub fn policy() -> Policy {
     Policy {
         interval: Some(90 * 24 * HOUR),
         spread: 0.1,
+        window: None,
+        drift_interval: Some(24 * HOUR),
+        reissue: true,
         min_overlap: 2 * HOUR,
         grace_period: 24 * HOUR,
         on_deadline: OnDeadline::Hold,
@@ -96,7 +100,10 @@ impl Script {
             owners: false,
             down: false,
             // Scripts of different clusters must not draw the same ids.
-            seed: seed ^ cluster_id.bytes().fold(7, |hash, byte| hash * 257 + u128::from(byte)),
+            seed: seed
+                ^ cluster_id.bytes().fold(7, |hash: u128, byte| {
+                    hash.wrapping_mul(257).wrapping_add(u128::from(byte))
+                }),
         }
     }
 
@@ -140,6 +147,7 @@ impl Script {
             last_generation: self.last_generation,
             may_start: self.may_start,
             time_is_trusted: true,
+            restored_at: None,
         };
         let events = decide(before.as_ref(), command, &context).ok()?;
         let after = events.iter().fold(before, apply);
@@ -292,8 +300,15 @@ impl Script {
         let rotation = self.last.as_ref().and_then(|record| record.rotation());
         let running = rotation.map(|rotation| rotation.id);
         let rotation_id = running.unwrap_or(RotationId(Uuid::nil()));
-        match self.below(16) {
+        match self.below(19) {
             0..3 => self.issue(),
+            16 => self.partly(),
+            17 => Command::Reschedule(Box::new(self.reschedule())),
+            18 => {
+                let cluster_id = self.cluster_id.clone();
+                let registries = Some(vec!["quay".parse().unwrap()]);
+                Command::Issue { cluster_id, registries }
+            }
             3..5 => self.rotate(RotationReason::Manual, false),
             5 => self.rotate(RotationReason::Compromise, false),
             6 => self.rotate(RotationReason::Scheduled, true),
@@ -305,6 +320,24 @@ impl Script {
             12 => Command::Quarantine { retry_at: self.now.plus(HOUR) },
             13 => Command::TakeOver,
             _ => self.observe(),
+        }
+    }
+
+    /// Harbor comes or goes.
+    fn partly(&mut self) -> Command {
+        let harbor = vec!["harbor".parse().unwrap()];
+        let (added, removed) =
+            if self.chance(50) { (harbor, Vec::new()) } else { (Vec::new(), harbor) };
+        Command::RotatePartly { rotation_id: RotationId(self.uuid()), added, removed }
+    }
+
+    fn reschedule(&mut self) -> ScheduleChange {
+        let next_at = Change::To(self.now.plus(30 * HOUR));
+        let window = Window::parse("15 2 * * MON-FRI", 90 * MINUTE).unwrap();
+        ScheduleChange {
+            enabled: if self.chance(30) { Change::To(false) } else { Change::To(true) },
+            next_at: if self.chance(50) { next_at } else { Change::Clear },
+            window: if self.chance(50) { Change::To(window) } else { Change::Clear },
         }
     }
 

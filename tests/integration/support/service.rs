@@ -133,6 +133,19 @@ impl Service {
         self.is_ready().await
     }
 
+    /// A second process over the same data, in place of a running one that stays.
+    pub fn second(&self) -> tokio::process::Child {
+        let command = command(&self.directory, &self.setup);
+        let mut command = tokio::process::Command::from(command);
+        let null = Stdio::null;
+        command.stdin(null()).stdout(null()).stderr(null()).kill_on_drop(true).spawn().unwrap()
+    }
+
+    /// Waits until what was started is ready.
+    pub async fn restart_ready(&mut self) {
+        self.comes_up().await;
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -292,6 +305,11 @@ fn log_file(directory: &Path, start: u32) -> PathBuf {
 
 fn spawn(directory: &Path, setup: &Setup, start: u32) -> Child {
     let log = File::create(log_file(directory, start)).unwrap();
+    let mut command = command(directory, setup);
+    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+}
+
+fn command(directory: &Path, setup: &Setup) -> Command {
     let program = env!("CARGO_BIN_EXE_hyperfleet-credentials");
     let mut command = match &setup.shell {
         None => Command::new(program),
@@ -307,12 +325,8 @@ fn spawn(directory: &Path, setup: &Setup, start: u32) -> Child {
         .env_clear()
         .env("HYPERFLEET_SERVER_PORT", "0")
         .env("HYPERFLEET_METRICS_PORT", "0")
-        .envs(setup.env.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap()
+        .envs(setup.env.iter().map(|(name, value)| (name, value)));
+    command
 }
 
 /// An answer, read to its end.

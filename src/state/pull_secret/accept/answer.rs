@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use super::super::model::{
-    Account, AccountPhase, Announcement, Call, GoneHow, PullSecret, Trouble,
+    Account, AccountPhase, Announcement, Call, GoneHow, PullSecret, RotationPhase, SURE, Trouble,
 };
 use super::super::{
     Answer, Context, CreateAnswer, Event, Failure, LookupAnswer, Ownership, Rejection,
     RevokeAnswer, VerifyAnswer,
 };
 use crate::ids::{AccountId, CallToken};
+use crate::state::shared::cluster_hash;
 use crate::time::Timestamp;
 
+/// Between two looks at a served account that seems dead.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
 const DAILY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An outcome is accepted only while its token is current.
@@ -38,24 +41,9 @@ pub(super) fn take_over(state: Option<&PullSecret>, context: &mut Context<'_>) -
         .iter()
         .filter_map(|account| account.call.map(|running| (account, running)))
         .flat_map(|(account, running)| {
-            // The service's own death is not the account's failure.
-            let failure = Failure {
-                message: "the service stopped while the call was running".to_owned(),
-                retry_after: Some(Duration::ZERO),
-                blocked: true,
-            };
-            outcome(record, account, running, &lost(running.call, failure), context)
+            outcome(record, account, running, &Answer::abandoned(running.call), context)
         })
         .collect()
-}
-
-fn lost(call: Call, failure: Failure) -> Answer {
-    match call {
-        Call::Create => Answer::Create(CreateAnswer::Unknown(failure)),
-        Call::Lookup => Answer::Lookup(LookupAnswer::Failed(failure)),
-        Call::Verify => Answer::Verify(VerifyAnswer::Failed(failure)),
-        Call::Revoke => Answer::Revoke(RevokeAnswer::Failed(failure)),
-    }
 }
 
 /// What an answer means for its account.
@@ -181,7 +169,11 @@ fn verify(
         return vec![overtaken(account, Call::Verify, context)];
     }
     let failure = match answer {
-        VerifyAnswer::Valid => return vec![Event::AccountVerified { account_id, at: running.at }],
+        VerifyAnswer::Valid => {
+            let hash = cluster_hash(&record.cluster_id);
+            let check_at = context.policy.next_check(hash, at);
+            return vec![Event::AccountVerified { account_id, at: running.at, check_at }];
+        }
         VerifyAnswer::Failed(failure) => {
             return vec![failed(account, Call::Verify, failure, context)];
         }
@@ -189,7 +181,13 @@ fn verify(
         VerifyAnswer::Invalid => dead("the registry refuses the credential", context),
     };
     match account.phase {
-        AccountPhase::Serving => vec![failure, Event::DriftFound { account_id, at }],
+        // A decision to delete must not rest on it for a moment; else a second look makes sure.
+        AccountPhase::Serving if record.deletes() || account.dead_looks + 1 >= SURE => {
+            vec![second_look(failure, context), Event::DriftFound { account_id, at }]
+        }
+        AccountPhase::Serving => {
+            vec![second_look(failure, context), Event::DriftSuspected { account_id, at }]
+        }
         // Nobody waits for the answer any more when the rotation was superseded or completed.
         AccountPhase::Retiring if record.wanted_call(account).is_some() => {
             vec![failure, Event::RollbackRefused { account_id, at }]
@@ -203,6 +201,41 @@ fn verify(
         | AccountPhase::Gone
         | AccountPhase::Burnt
         | AccountPhase::Residue => vec![failure],
+    }
+}
+
+/// Registries answer stale for a moment: no two looks come at once.
+fn second_look(failure: Event, context: &Context<'_>) -> Event {
+    let pause = context.policy.drift_interval.map_or(BETWEEN_LOOKS, |it| it.min(BETWEEN_LOOKS));
+    let earliest = context.now.plus(pause);
+    match failure {
+        Event::CallFailed { account_id, call, trouble, next_attempt_at } => {
+            let next_attempt_at = next_attempt_at.max(earliest);
+            Event::CallFailed { account_id, call, trouble, next_attempt_at }
+        }
+        other => other,
+    }
+}
+
+impl PullSecret {
+    /// Whether something that was handed out is about to be deleted, if what is served turns out alive.
+    fn deletes(&self) -> bool {
+        match self.rotation().map(|rotation| &rotation.phase) {
+            Some(
+                RotationPhase::RevokingOld { .. }
+                | RotationPhase::RollingBack { decided: Some(_), .. },
+            ) => true,
+            Some(RotationPhase::Pending) => self.crowded_out().is_some(),
+            Some(
+                RotationPhase::CreatingCredentials
+                | RotationPhase::VerifyingCredentials
+                | RotationPhase::DualCredentialPeriod { .. }
+                | RotationPhase::RollingBack { decided: None, .. }
+                | RotationPhase::RemovingNew { .. }
+                | RotationPhase::Ended(_),
+            )
+            | None => false,
+        }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use super::super::model::{PullSecret, RecordState};
 use super::super::{Context, Event, Rejection};
-use crate::ids::{ClusterId, Generation, RegistryId};
+use super::partly;
+use crate::ids::{ClusterId, Generation, RegistryId, RotationId};
 
 pub(super) fn issue(
     state: Option<&PullSecret>,
     cluster_id: &ClusterId,
     wanted: Option<&[RegistryId]>,
-    context: &Context<'_>,
+    context: &mut Context<'_>,
 ) -> Result<Vec<Event>, Rejection> {
     if let Some(list) = wanted {
         refuse_unknown(state, list, context)?;
@@ -22,7 +23,10 @@ pub(super) fn issue(
     };
     match &record.state {
         RecordState::Issuing { .. } | RecordState::Active { .. } | RecordState::Rotating { .. } => {
-            wanted.map_or(Ok(()), |list| compare(record, list)).map(|()| Vec::new())
+            match wanted {
+                None => Ok(Vec::new()),
+                Some(list) => grow(record, list, context),
+            }
         }
         RecordState::Revoking => Err(Rejection::State { state: record.state.name() }),
         RecordState::Revoked | RecordState::Denied(_) | RecordState::Failed(_) => {
@@ -58,19 +62,34 @@ fn refuse_unknown(
     }
 }
 
-fn compare(record: &PullSecret, list: &[RegistryId]) -> Result<(), Rejection> {
+/// A longer list adds, by a rotation of its own once something is served; a shorter one is refused.
+fn grow(
+    record: &PullSecret,
+    list: &[RegistryId],
+    context: &mut Context<'_>,
+) -> Result<Vec<Event>, Rejection> {
+    lacks_none(record, list)?;
+    let is_new = |id: &&RegistryId| !record.registries.contains(id);
+    let added: Vec<RegistryId> = list.iter().filter(is_new).cloned().collect();
+    if record.served().is_none() {
+        let registries = dedup(&[record.registries.as_slice(), &added].concat());
+        let grown = Event::RegistriesAdded { registries, at: context.now };
+        return Ok(if added.is_empty() { Vec::new() } else { vec![grown] });
+    }
+    let id = RotationId(context.entropy.uuid(context.now));
+    partly::rotate_partly(record, id, &added, &[], context)
+}
+
+fn lacks_none(record: &PullSecret, list: &[RegistryId]) -> Result<(), Rejection> {
     let missing: Vec<String> =
         record.registries.iter().filter(|id| !list.contains(id)).map(ToString::to_string).collect();
     if !missing.is_empty() {
         return Err(Rejection::RegistryMissing(missing));
     }
-    if list.iter().any(|id| !record.registries.contains(id)) {
-        return Err(Rejection::NotYet);
-    }
     Ok(())
 }
 
-fn dedup(list: &[RegistryId]) -> Vec<RegistryId> {
+pub(super) fn dedup(list: &[RegistryId]) -> Vec<RegistryId> {
     let mut sorted = list.to_vec();
     sorted.sort();
     sorted.dedup();

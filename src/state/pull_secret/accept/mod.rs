@@ -3,12 +3,15 @@
 mod announce;
 pub(super) mod answer;
 mod issue;
+mod missing;
 mod observe;
 mod operate;
+mod partly;
 mod revoke;
 mod rotate;
+mod schedule;
 
-pub(super) use rotate::requested;
+pub(super) use rotate::{renewed, requested, superseded};
 
 use super::model::PullSecret;
 use super::{Command, Context, Event, Rejection};
@@ -27,7 +30,13 @@ pub(super) fn accept(
         Command::Rotate { rotation_id, reason, force_immediate } => {
             rotate::rotate(known(state)?, *rotation_id, *reason, *force_immediate, context)
         }
-        Command::RotatePartly { .. } => Err(Rejection::NotYet),
+        Command::Missing { account_id, listed_at } => {
+            Ok(missing::missing(known(state)?, *account_id, *listed_at, context))
+        }
+        Command::RotatePartly { rotation_id, added, removed } => {
+            partly::rotate_partly(known(state)?, *rotation_id, added, removed, context)
+        }
+        Command::Reschedule(change) => schedule::reschedule(known(state)?, change, context),
         Command::Complete { rotation_id } => {
             operate::complete(known(state)?, *rotation_id, context)
         }
@@ -80,6 +89,7 @@ fn refuse_in_quarantine(
         | Command::Revoke
         | Command::Rotate { .. }
         | Command::RotatePartly { .. }
+        | Command::Reschedule(_)
         | Command::Complete { .. }
         | Command::Extend { .. }
         | Command::Rollback { .. }
@@ -89,6 +99,7 @@ fn refuse_in_quarantine(
             Err(Rejection::Quarantined { retry_at: quarantine.retry_at })
         }
         Command::Observe(_)
+        | Command::Missing { .. }
         | Command::Defer { .. }
         | Command::Answer { .. }
         | Command::TakeOver

@@ -1,6 +1,6 @@
 //! `Observe`: somebody was seen with a credential. What that proves is in `adoption`.
 
-use super::super::model::{AccountPhase, Consumer, EvidenceSource, PullSecret};
+use super::super::model::{Account, AccountPhase, Consumer, EvidenceSource, PullSecret};
 use super::super::{Context, Event, Evidence, EvidenceSubject, Rejection};
 use crate::ids::{AccountId, Generation};
 
@@ -16,7 +16,7 @@ pub(super) fn observe(
     let Some(served) = record.served() else {
         return Err(Rejection::State { state: record.state.name() });
     };
-    let (generation, account_id) = subject(record, evidence.subject)?;
+    let (generation, account_id) = subject(record, evidence)?;
     // A clock that runs ahead must not make a proof for later switches.
     let observed_at = evidence.observed_at.min(context.now);
     let known = record
@@ -57,14 +57,14 @@ pub(super) fn observe(
 /// The generation that was seen. Only accounts that were handed out and still may be used count.
 fn subject(
     record: &PullSecret,
-    subject: EvidenceSubject,
+    evidence: &Evidence,
 ) -> Result<(Generation, Option<AccountId>), Rejection> {
-    match subject {
+    match evidence.subject {
         EvidenceSubject::Account(id) => {
             let account = record.account(id).ok_or(Rejection::NotInUse)?;
             match account.phase {
-                AccountPhase::Serving => Ok((record.generation(), Some(id))),
-                AccountPhase::Retiring => Ok((account.born_generation, Some(id))),
+                AccountPhase::Serving => Ok((record.seen_with(account, evidence), Some(id))),
+                AccountPhase::Retiring => Ok((account.presented_as(), Some(id))),
                 AccountPhase::Planned
                 | AccountPhase::Creating
                 | AccountPhase::Created
@@ -81,6 +81,26 @@ fn subject(
             }
             Ok((generation, None))
         }
+    }
+}
+
+impl PullSecret {
+    /// The generation that somebody certainly has who was seen with a served account.
+    ///
+    /// An account that a partial rotation kept belongs to both generations. Whoever presents it has the new
+    /// one only if that is known already; else it may be the other one, which it then keeps alive.
+    fn seen_with(&self, account: &Account, evidence: &Evidence) -> Generation {
+        let Some(served) = self.served() else { return Generation::NONE };
+        let Some(other) = self.rotation().and_then(|rotation| rotation.other_of(account)) else {
+            return served.generation;
+        };
+        let moved = self.consumers.iter().any(|known| {
+            known.source == evidence.source
+                && known.name == evidence.consumer
+                && known.generation == served.generation
+                && known.observed_at > served.since
+        });
+        if moved { served.generation } else { other }
     }
 }
 

@@ -11,11 +11,19 @@ use super::super::{Context, Event, Rejection};
 use crate::ids::{AccountId, RotationId};
 use crate::time::Timestamp;
 
+/// The rotation that is meant; one that waits is in phase `pending` like any other.
 fn running(record: &PullSecret, id: RotationId) -> Result<&Rotation, Rejection> {
+    if let Some(waiting) = waiting(record, id) {
+        return Ok(waiting);
+    }
     match record.rotation() {
         Some(rotation) if rotation.id == id => Ok(rotation),
         Some(_) | None => Err(Rejection::NotThatRotation),
     }
+}
+
+fn waiting(record: &PullSecret, id: RotationId) -> Option<&Rotation> {
+    record.waiting.as_deref().filter(|rotation| rotation.id == id)
 }
 
 pub(super) fn complete(
@@ -84,6 +92,9 @@ pub(super) fn cancel(
     id: RotationId,
     context: &Context<'_>,
 ) -> Result<Vec<Event>, Rejection> {
+    if waiting(record, id).is_some() {
+        return Ok(vec![Event::WaitingEnded { end: End::Cancelled(None), at: context.now }]);
+    }
     let rotation = running(record, id)?;
     match &rotation.phase {
         // Nothing was made yet, but the way out is the same: `advance` finds nothing to remove.

@@ -21,10 +21,13 @@ pub(super) fn revoke(state: Option<&PullSecret>, context: &Context<'_>) -> Vec<E
                 registry_id: None,
             };
             let end = End::Cancelled(Some(error));
-            vec![
-                Event::RotationEnded { end, slot: None, next_rotation_at: None, at },
-                Event::RevocationRequested { at },
-            ]
+            let waits = record.waiting.is_some();
+            let waiting = waits.then(|| Event::WaitingEnded { end: end.clone(), at });
+            let running = Event::RotationEnded { end, slot: None, reissue_pause: None, at };
+            let mut events = vec![running];
+            events.extend(waiting);
+            events.push(Event::RevocationRequested { at });
+            events
         }
         RecordState::Issuing { .. }
         | RecordState::Active { .. }

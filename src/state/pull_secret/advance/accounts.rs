@@ -69,9 +69,8 @@ fn ought_to_go(record: &PullSecret, account: &Account, context: &Context<'_>) ->
 
 /// Every registry of the generation being made has one candidate; a spoilt name gets a successor.
 pub(super) fn plan(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
-    let generation = record.working_generation()?;
-    let registry =
-        record.registries.iter().find(|id| record.candidate(generation, id).is_none())?.clone();
+    let (generation, makes) = record.work()?;
+    let registry = makes.iter().find(|id| record.candidate(generation, id).is_none())?.clone();
     let prefix = context.policy.registry(&registry).prefix;
     let name = context.entropy.account_name(&prefix, &record.cluster_id, generation);
     // The successor goes on counting where the spoilt name stopped, or a registry that loses every answer
@@ -106,6 +105,9 @@ pub(super) fn plan(record: &PullSecret, context: &mut Context<'_>) -> Option<Eve
         planned_at: context.now,
         created_at: None,
         verified_at: None,
+        served_in: None,
+        check_at: None,
+        dead_looks: 0,
         last_used_at: None,
         gone_at: None,
     };

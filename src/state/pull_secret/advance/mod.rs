@@ -5,12 +5,19 @@
 
 mod accounts;
 mod crowd;
+mod doubt;
+mod partial;
 mod rotation;
+mod schedule;
 
 use std::time::Duration;
 
 use accounts::{plan, removal};
+use doubt::doubt;
+pub(super) use doubt::is_doubted;
+use partial::{next_in_line, reissue};
 use rotation::{rotating, withdrawal};
+use schedule::{next_moves, scheduled};
 
 use super::accept::answer::outcome;
 use super::model::{
@@ -18,7 +25,7 @@ use super::model::{
 };
 use super::policy::Policy;
 use super::{Answer, Context, Event};
-use crate::ids::{Generation, RegistryId, RotationId};
+use crate::ids::{Generation, RegistryId};
 use crate::time::Timestamp;
 
 pub(super) fn advance(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
@@ -29,9 +36,12 @@ pub(super) fn advance(record: &PullSecret, context: &mut Context<'_>) -> Option<
         None => {}
     }
     lost_call(record, context)
+        .or_else(|| doubt(record, context))
         .or_else(|| withdrawal(record, context))
         .or_else(|| removal(record, context))
         .or_else(|| plan(record, context))
+        .or_else(|| next_moves(record, context))
+        .or_else(|| reissue(record, context))
         .or_else(|| by_state(record, context))
 }
 
@@ -55,7 +65,9 @@ fn by_state(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
         RecordState::Issuing { generation: Some(generation) } => {
             issuing(record, *generation, context)
         }
-        RecordState::Active { .. } => scheduled(record, context),
+        RecordState::Active { .. } => {
+            next_in_line(record, at).or_else(|| scheduled(record, context))
+        }
         RecordState::Rotating { rotation, .. } => rotating(record, rotation, context),
         RecordState::Revoking => record.accounts_gone().then_some(Event::Revoked { at }),
         RecordState::Revoked => retention(record, context.policy.history_after, context),
@@ -77,7 +89,7 @@ fn served(
         generation,
         deadline: at.plus(after),
         on_deadline,
-        next_rotation_at: context.policy.next_rotation(hash, at),
+        check_at: context.policy.next_check(hash, at),
         at,
     }
 }
@@ -97,16 +109,6 @@ fn issuing(record: &PullSecret, generation: Generation, context: &Context<'_>) -
     }
 }
 
-fn scheduled(record: &PullSecret, context: &mut Context<'_>) -> Option<Event> {
-    context.policy.interval?;
-    let due = record.next_rotation_at.filter(|due| *due <= context.now)?;
-    let id = RotationId(context.entropy.uuid(context.now));
-    let reason = RotationReason::Scheduled;
-    let mut rotation = super::accept::requested(record, id, reason, false, context);
-    rotation.slot = Some(record.slot.map_or(due, |slot| slot.at));
-    Some(Event::RotationRequested { rotation })
-}
-
 /// A record goes when it has been over for long enough and nothing of it is left at any registry.
 fn retention(record: &PullSecret, after: Duration, context: &Context<'_>) -> Option<Event> {
     let at = context.now;
@@ -124,7 +126,8 @@ struct Stopper {
 impl PullSecret {
     fn stopper(&self, generation: Generation, policy: &Policy) -> Option<Stopper> {
         let candidates = self
-            .registries
+            .work()?
+            .1
             .iter()
             .filter_map(|id| self.candidate(generation, id))
             // A running call may still bring the success.
@@ -139,7 +142,8 @@ impl PullSecret {
     }
 
     fn all_in(&self, generation: Generation, is: impl Fn(&Account) -> bool) -> bool {
-        self.registries.iter().all(|id| self.candidate(generation, id).is_some_and(&is))
+        let makes = self.work().map_or(&[][..], |(_, makes)| makes);
+        makes.iter().all(|id| self.candidate(generation, id).is_some_and(&is))
     }
 
     fn accounts_gone(&self) -> bool {

@@ -1,23 +1,15 @@
 //! How a rotation goes on by itself, phase by phase.
 
-use std::time::Duration;
-
 use super::super::adoption::Verdict;
 use super::super::model::{
-    Account, AccountPhase, End, PullSecret, RetireReason, Rotation, RotationError, RotationPhase,
-    RotationReason, Slot,
+    Account, AccountPhase, End, Pause, PullSecret, RetireReason, Rotation, RotationError,
+    RotationPhase, RotationReason, Slot,
 };
-use super::super::policy::OnDeadline;
+use super::super::policy::{OnDeadline, Policy};
 use super::super::{Context, Event};
+use super::schedule::window_closed;
 use super::served;
 use crate::time::Timestamp;
-
-/// A failed slot of the schedule is tried again after these pauses, the last one for ever.
-const SLOT_RETRIES: [Duration; 3] = [
-    Duration::from_secs(60 * 60),
-    Duration::from_secs(4 * 60 * 60),
-    Duration::from_secs(24 * 60 * 60),
-];
 
 /// Between the decision by proof and the first deletion the proof must still hold: any use of the old
 /// credential takes it back.
@@ -57,8 +49,10 @@ pub(super) fn rotating(
             // A compromise does not wait for its turn nor for older accounts to be gone.
             let urgent = rotation.reason == RotationReason::Compromise;
             let turn = urgent || (record.is_drained() && context.may_start);
-            (turn && record.has_room())
-                .then_some(Event::GenerationStarted { generation: rotation.to, at })
+            window_closed(record, rotation, context).or_else(|| {
+                (turn && record.has_room())
+                    .then_some(Event::GenerationStarted { generation: rotation.to, at })
+            })
         }
         RotationPhase::CreatingCredentials => stopped(record, rotation, context).or_else(|| {
             let created = |account: &Account| {
@@ -71,6 +65,11 @@ pub(super) fn rotating(
                 .all_in(rotation.to, |account| account.phase == AccountPhase::Verified)
                 .then(|| served(record, rotation.to, rotation.reason, context))
         }),
+        // Nothing retired, so there is nothing to prove and nothing to delete.
+        RotationPhase::DualCredentialPeriod { .. } if rotation.scope.only_adds() => {
+            let end = End::Completed { old_credentials_revoked: true };
+            Some(ended(record, rotation, end, context))
+        }
         RotationPhase::DualCredentialPeriod { deadline, on_deadline, drifted, rollback_at } => {
             // A dead new generation is the best reason for a rollback, so this comes before drift.
             if let Some(asked_at) = rollback_at {
@@ -161,17 +160,15 @@ fn rolled_back(
     asked_at: Timestamp,
     context: &Context<'_>,
 ) -> Option<Event> {
-    let old = |account: &&Account| {
-        account.phase == AccountPhase::Retiring && account.born_generation == rotation.from
-    };
+    let old = |account: &&Account| account.retired_from(rotation.from);
     let verified = |account: &Account| account.verified_at.is_some_and(|at| at >= asked_at);
     let alive = record.accounts.iter().filter(old).all(verified);
-    let next_rotation_at = record.next_rotation_at;
+    let hash = super::super::cluster_hash(&record.cluster_id);
     alive.then(|| Event::GenerationServed {
         generation: rotation.from,
         deadline: context.now.plus(context.policy.grace_period),
         on_deadline: OnDeadline::Hold,
-        next_rotation_at,
+        check_at: context.policy.next_check(hash, context.now),
         at: context.now,
     })
 }
@@ -182,20 +179,31 @@ fn drift_cleared(record: &PullSecret, at: Timestamp) -> Option<Event> {
     record.accounts.iter().all(alive).then_some(Event::DriftCleared { at })
 }
 
-/// A scheduled slot that did not complete is tried again, later and later.
+/// A scheduled slot that did not complete is tried again, later and later; so are dead accounts.
 fn ended(record: &PullSecret, rotation: &Rotation, end: End, context: &Context<'_>) -> Event {
     let at = context.now;
-    let promoted = matches!(end, End::Completed { .. });
-    let (slot, next_rotation_at) = match rotation.slot {
-        Some(slot_at) if !promoted => {
+    let completed = matches!(end, End::Completed { .. });
+    let slot = match rotation.slot {
+        Some(slot_at) if !completed => {
             let failures = record.slot.map_or(0, |slot| slot.failures).saturating_add(1);
-            let index = usize::try_from(failures).unwrap_or(usize::MAX).min(SLOT_RETRIES.len()) - 1;
-            (Some(Slot { at: slot_at, failures }), Some(at.plus(SLOT_RETRIES[index])))
+            let retry_at = at.plus(Policy::slot_retry(failures));
+            Some(Slot { at: slot_at, failures, retry_at })
         }
-        // Whoever put a new generation into service has set the next slot.
-        Some(_) => (None, record.next_rotation_at),
-        None if promoted => (None, record.next_rotation_at),
-        None => (record.slot, record.next_rotation_at),
+        Some(_) => None,
+        // Whatever put a whole new generation into service did what the slot wanted.
+        None => record.slot.filter(|_| !completed || !rotation.scope.is_whole()),
     };
-    Event::RotationEnded { end, slot, next_rotation_at, at }
+    let reissue_pause = match rotation.reason {
+        RotationReason::Drift if completed => None,
+        RotationReason::Drift => {
+            let before = record.reissue_pause.map_or(0, |pause| pause.failures);
+            let failures = before.saturating_add(1);
+            Some(Pause { failures, until: at.plus(Policy::slot_retry(failures)) })
+        }
+        RotationReason::Manual
+        | RotationReason::Scheduled
+        | RotationReason::Compromise
+        | RotationReason::Registries => record.reissue_pause,
+    };
+    Event::RotationEnded { end, slot, reissue_pause, at }
 }

@@ -1,7 +1,9 @@
 //! What is true of one account after an event.
 
+use std::time::Duration;
+
 use super::super::Event;
-use super::super::model::{Account, AccountPhase, Announcement, Call, Trouble};
+use super::super::model::{Account, AccountPhase, Announcement, Call, Scope, Trouble};
 use crate::ids::Generation;
 use crate::time::Timestamp;
 
@@ -27,7 +29,8 @@ impl Account {
             }
             Event::CallLost { call, trouble, next_attempt_at, .. } => {
                 if let (Call::Create, Some(running)) = (call, self.call) {
-                    self.unanswered_create_at = Some(running.at);
+                    // A restore may have set a later one.
+                    self.unanswered_create_at = self.unanswered_create_at.max(Some(running.at));
                 }
                 self.call = None;
                 self.put_off(trouble, *next_attempt_at);
@@ -45,7 +48,9 @@ impl Account {
                     self.phase = AccountPhase::Created;
                 }
             }
-            Event::AccountVerified { at, .. } => {
+            Event::AccountVerified { at, check_at, .. } => {
+                self.check_at = *check_at;
+                self.dead_looks = 0;
                 self.verified_at = self.verified_at.max(Some(*at));
                 self.settled(*at);
                 if self.phase == AccountPhase::Created {
@@ -83,16 +88,25 @@ impl Account {
                 self.trouble.last_error = Some(message.clone());
                 self.next_attempt_at = *next_attempt_at;
             }
+            Event::DriftSuspected { .. } => self.dead_looks = self.dead_looks.saturating_add(1),
+            Event::DriftFound { .. } => {
+                self.verified_at = None;
+                self.dead_looks = self.dead_looks.saturating_add(1);
+            }
             Event::IssueAccepted { .. }
             | Event::GenerationStarted { .. }
             | Event::AccountPlanned { .. }
             | Event::GenerationServed { .. }
             | Event::RotationRequested { .. }
             | Event::AllCreated { .. }
+            | Event::RegistriesAdded { .. }
+            | Event::RotationQueued { .. }
+            | Event::WaitingEnded { .. }
+            | Event::ScheduleChanged { .. }
+            | Event::NextRotationMoved { .. }
             | Event::ConsumerSeen { .. }
             | Event::RetirementDecided { .. }
             | Event::AdoptionWithdrawn { .. }
-            | Event::DriftFound { .. }
             | Event::DriftCleared { .. }
             | Event::DeadlineMoved { .. }
             | Event::RollbackRequested { .. }
@@ -103,10 +117,35 @@ impl Account {
             | Event::IssueFailed { .. }
             | Event::RevocationRequested { .. }
             | Event::Revoked { .. }
+            | Event::Doubted { .. }
             | Event::RetryRequested { .. }
             | Event::Removed { .. }
             | Event::Quarantined { .. }
             | Event::Released { .. } => {}
+        }
+    }
+
+    /// Logins that began before this do not count.
+    pub(super) fn forget_checks(&mut self, since: Timestamp) {
+        let before = since.minus(Duration::from_micros(1));
+        self.verified_at = self.verified_at.map(|at| at.min(before));
+        if let Some(running) = self.call.as_mut().filter(|running| running.call == Call::Verify) {
+            running.at = running.at.min(before);
+        }
+    }
+
+    /// Its row is from before the database was restored: whatever was asked of the registry since may have
+    /// been applied, a create above all, and "gone" has to be heard anew.
+    pub(super) fn doubt(&mut self, restored_at: Timestamp) {
+        if self.phase == AccountPhase::Planned {
+            // It may have been sent. What a lookup finds is taken over by its marker only, never by its name.
+            self.phase = AccountPhase::Creating;
+            return;
+        }
+        self.unanswered_create_at = self.unanswered_create_at.max(Some(restored_at));
+        self.forget_checks(restored_at);
+        if self.phase == AccountPhase::Verified {
+            self.phase = AccountPhase::Created;
         }
     }
 
@@ -132,17 +171,24 @@ impl Account {
         }
     }
 
-    /// What a switch of the served generation means for this account. Forward, the verified accounts
-    /// born in it are served and the served ones retire; backward, the two change places.
-    pub(super) fn switch(&mut self, generation: Generation, forward: bool) {
+    /// What a switch to a generation means for this account. Forward, the verified accounts born in it are
+    /// served and those that they replace retire; backward, the two change places. `retires`: whether the
+    /// rotation replaces the account of its registry.
+    pub(super) fn switch(&mut self, to: &Switch<'_>) {
+        let born = self.born_generation == to.generation;
         match self.phase {
-            AccountPhase::Serving => self.phase = AccountPhase::Retiring,
-            AccountPhase::Verified if forward && self.born_generation == generation => {
-                self.phase = AccountPhase::Serving;
+            AccountPhase::Serving if to.forward && to.scope.retires(&self.registry_id) => {
+                self.retire()
             }
-            AccountPhase::Retiring if !forward && self.born_generation == generation => {
-                self.phase = AccountPhase::Serving;
+            AccountPhase::Serving if !to.forward && self.born_generation == to.made => {
+                self.retire()
             }
+            AccountPhase::Verified if to.forward && born => self.serve(to),
+            AccountPhase::Retiring if !to.forward && self.served_in == Some(to.generation) => {
+                self.serve(to);
+            }
+            // Kept: it belongs to both.
+            AccountPhase::Serving => self.served_in = Some(to.generation),
             AccountPhase::Planned
             | AccountPhase::Creating
             | AccountPhase::Created
@@ -154,4 +200,30 @@ impl Account {
             | AccountPhase::Residue => {}
         }
     }
+
+    fn retire(&mut self) {
+        self.phase = AccountPhase::Retiring;
+        self.check_at = None;
+    }
+
+    fn serve(&mut self, to: &Switch<'_>) {
+        self.phase = AccountPhase::Serving;
+        self.served_in = Some(to.generation);
+        self.check_at = to.check_at;
+        self.dead_looks = 0;
+    }
+}
+
+/// A switch of the served generation.
+pub(super) struct Switch<'a> {
+    /// To this one.
+    pub generation: Generation,
+    /// The one that the rotation made.
+    pub made: Generation,
+    /// Not by a rollback.
+    pub forward: bool,
+    /// Which accounts the rotation replaces.
+    pub scope: &'a Scope,
+    /// When the accounts that are served from now on are verified again.
+    pub check_at: Option<Timestamp>,
 }

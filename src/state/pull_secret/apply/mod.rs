@@ -2,17 +2,18 @@
 //! account is in `account`.
 
 mod account;
-
-use std::time::Duration;
+mod drift;
 
 use super::Event;
+use super::advance::is_doubted;
 use super::model::{
-    Account, AccountPhase, Call, Consumer, End, EvidenceSource, PullSecret, RecordState, Rotation,
-    RotationPhase, Served,
+    Account, AccountPhase, Consumer, End, EvidenceSource, PullSecret, RecordState, Rotation,
+    RotationPhase, Schedule, Scope, Served,
 };
 use super::policy::OnDeadline;
 use crate::ids::{AccountId, Generation};
 use crate::time::Timestamp;
+use account::Switch;
 
 /// The state after the event; `None` when there is no record.
 #[must_use]
@@ -30,7 +31,11 @@ pub fn apply(state: Option<PullSecret>, event: &Event) -> Option<PullSecret> {
             created_at: *at,
             last_rotated_at: None,
             next_rotation_at: None,
+            interval_from: None,
+            schedule: Schedule::default(),
             slot: None,
+            reissue_pause: None,
+            waiting: None,
             quarantine: None,
         });
         record.registries.clone_from(registries);
@@ -54,8 +59,21 @@ impl PullSecret {
             }
             Event::AccountPlanned { account } => self.accounts.push(Account::clone(account)),
             Event::RotationRequested { rotation } => self.rotation_requested(rotation),
-            Event::GenerationServed { generation, deadline, on_deadline, next_rotation_at, at } => {
-                self.generation_served(*generation, *deadline, *on_deadline, *at);
+            Event::GenerationServed { generation, deadline, on_deadline, check_at, at } => {
+                self.generation_served(*generation, *deadline, *on_deadline, *check_at, *at);
+            }
+            Event::RegistriesAdded { registries, .. } => self.registries.clone_from(registries),
+            Event::RotationQueued { rotation } => self.waiting = Some(rotation.clone()),
+            Event::WaitingEnded { end, at } => {
+                if let Some(waiting) = self.waiting.take() {
+                    self.ended.push(over(*waiting, end, *at));
+                }
+            }
+            Event::ScheduleChanged { schedule, slot, .. } => {
+                self.schedule = Schedule::clone(schedule);
+                self.slot = *slot;
+            }
+            Event::NextRotationMoved { next_rotation_at, .. } => {
                 self.next_rotation_at = *next_rotation_at;
             }
             Event::AllCreated { .. } => self.set_phase(RotationPhase::VerifyingCredentials),
@@ -64,7 +82,16 @@ impl PullSecret {
             }
             Event::RetirementDecided { why, at } => self.retirement_decided(*why, *at),
             Event::AdoptionWithdrawn { .. } => self.adoption_withdrawn(),
-            Event::DriftFound { account_id, .. } => self.drift_found(*account_id),
+            Event::DriftFound { account_id, .. } => {
+                self.account_event(*account_id, event);
+                self.drift_found();
+            }
+            Event::AccountVerified { account_id, .. } => {
+                self.account_event(*account_id, event);
+                if !self.has_dead() {
+                    self.reissue_pause = None;
+                }
+            }
             Event::DriftCleared { .. } => self.set_drifted(false),
             Event::DeadlineMoved { deadline: to, .. } => {
                 if let Some(RotationPhase::DualCredentialPeriod { deadline, .. }) = self.phase_mut()
@@ -92,9 +119,9 @@ impl PullSecret {
             Event::RemovalDecided { end, .. } => {
                 self.set_phase(RotationPhase::RemovingNew { end: end.clone() });
             }
-            Event::RotationEnded { end, slot, next_rotation_at, at } => {
+            Event::RotationEnded { end, slot, reissue_pause, at } => {
                 self.slot = *slot;
-                self.next_rotation_at = *next_rotation_at;
+                self.reissue_pause = *reissue_pause;
                 self.rotation_ended(end, *at);
             }
             Event::IssueDenied { refusal, at } => {
@@ -107,9 +134,19 @@ impl PullSecret {
                 self.enter(RecordState::Revoking, *at);
                 self.consumers.clear();
                 self.next_rotation_at = None;
+                self.interval_from = None;
+                self.schedule = Schedule::default();
                 self.slot = None;
+                self.reissue_pause = None;
             }
             Event::Revoked { at } => self.enter(RecordState::Revoked, *at),
+            Event::Doubted { restored_at, .. } => {
+                let doubted = |account: &&mut Account| is_doubted(account, *restored_at);
+                self.accounts
+                    .iter_mut()
+                    .filter(doubted)
+                    .for_each(|account| account.doubt(*restored_at));
+            }
             Event::RetryRequested { at } => {
                 let waiting = |account: &&mut Account| account.phase == AccountPhase::Residue;
                 self.accounts
@@ -125,17 +162,21 @@ impl PullSecret {
             | Event::CallLost { account_id, .. }
             | Event::NameTaken { account_id, .. }
             | Event::AccountCreated { account_id, .. }
-            | Event::AccountVerified { account_id, .. }
+            | Event::DriftSuspected { account_id, .. }
             | Event::AccountRefused { account_id, .. }
             | Event::AccountBurnt { account_id, .. }
             | Event::DeletionDecided { account_id, .. }
             | Event::AccountGone { account_id, .. }
             | Event::GoneUnsettled { account_id, .. }
             | Event::AccountResidue { account_id, .. } => {
-                if let Some(account) = self.accounts.iter_mut().find(|a| a.id == *account_id) {
-                    account.record_event(event);
-                }
+                self.account_event(*account_id, event);
             }
+        }
+    }
+
+    fn account_event(&mut self, id: AccountId, event: &Event) {
+        if let Some(account) = self.accounts.iter_mut().find(|account| account.id == id) {
+            account.record_event(event);
         }
     }
 
@@ -168,24 +209,6 @@ impl PullSecret {
         }
     }
 
-    fn set_drifted(&mut self, to: bool) {
-        match self.phase_mut() {
-            Some(
-                RotationPhase::DualCredentialPeriod { drifted, .. }
-                | RotationPhase::RollingBack { drifted, .. },
-            ) => *drifted = to,
-            Some(
-                RotationPhase::Pending
-                | RotationPhase::CreatingCredentials
-                | RotationPhase::VerifyingCredentials
-                | RotationPhase::RevokingOld { .. }
-                | RotationPhase::RemovingNew { .. }
-                | RotationPhase::Ended(_),
-            )
-            | None => {}
-        }
-    }
-
     fn generation_started(&mut self, generation: Generation, at: Timestamp) {
         self.last_generation = self.last_generation.max(generation);
         if let Some(rotation) = self.rotation_mut() {
@@ -198,6 +221,9 @@ impl PullSecret {
 
     fn rotation_requested(&mut self, rotation: &Rotation) {
         self.last_generation = self.last_generation.max(rotation.to);
+        if self.waiting.as_ref().is_some_and(|waiting| waiting.id == rotation.id) {
+            self.waiting = None;
+        }
         if let Some(served) = self.served() {
             let rotation = Box::new(rotation.clone());
             let at = rotation.created_at;
@@ -214,11 +240,23 @@ impl PullSecret {
         generation: Generation,
         deadline: Timestamp,
         on_deadline: OnDeadline,
+        check_at: Option<Timestamp>,
         at: Timestamp,
     ) {
-        let forward = self.rotation().is_none_or(|rotation| rotation.to == generation);
+        let rotation = self.rotation();
+        let made = rotation.map_or(generation, |rotation| rotation.to);
+        let scope = rotation.map_or(Scope::Whole, |rotation| rotation.scope.clone());
+        let slot = rotation.and_then(|rotation| rotation.slot);
+        let forward = made == generation;
+        let switch = Switch { generation, made, forward, scope: &scope, check_at };
         for account in &mut self.accounts {
-            account.switch(generation, forward);
+            account.switch(&switch);
+        }
+        self.registries_switched(&scope, forward);
+        if forward && scope.is_whole() {
+            // No later slot is one that this has filled, whatever the clocks say.
+            self.interval_from = Some(slot.map_or(at, |slot| slot.max(at)));
+            self.schedule.next_at = None;
         }
         // What was seen before the switch proves nothing after it, whatever the clocks said then.
         for consumer in &mut self.consumers {
@@ -241,7 +279,19 @@ impl PullSecret {
             drifted: false,
             rollback_at: None,
         };
-        self.last_rotated_at = Some(at);
+        if scope.is_whole() {
+            self.last_rotated_at = Some(at);
+        }
+    }
+
+    /// The recorded set is that of what is served.
+    fn registries_switched(&mut self, scope: &Scope, forward: bool) {
+        let Scope::Registries { added, removed } = scope else { return };
+        let (come, go) = if forward { (added, removed) } else { (removed, added) };
+        self.registries.retain(|id| !go.contains(id));
+        self.registries.extend(come.iter().cloned());
+        self.registries.sort();
+        self.registries.dedup();
     }
 
     fn consumer_seen(
@@ -267,12 +317,8 @@ impl PullSecret {
 
     /// Logins that began before a decision do not count for it, whatever the clocks said then.
     fn forget_checks(&mut self, decided_at: Timestamp) {
-        let before = decided_at.minus(Duration::from_micros(1));
         for account in &mut self.accounts {
-            account.verified_at = account.verified_at.map(|at| at.min(before));
-            if let Some(running) = account.call.as_mut().filter(|c| c.call == Call::Verify) {
-                running.at = running.at.min(before);
-            }
+            account.forget_checks(decided_at);
         }
     }
 
@@ -320,22 +366,14 @@ impl PullSecret {
         }
     }
 
-    /// Nothing is deleted while the served credential is dead.
-    fn drift_found(&mut self, account_id: AccountId) {
-        if let Some(account) = self.accounts.iter_mut().find(|account| account.id == account_id) {
-            account.verified_at = None;
-        }
-        self.adoption_withdrawn();
-        self.set_drifted(true);
-    }
-
     fn rotation_ended(&mut self, end: &End, at: Timestamp) {
         let RecordState::Rotating { served, rotation } = &self.state else { return };
         let served = *served;
-        let mut rotation = Rotation::clone(rotation);
-        rotation.phase = RotationPhase::Ended(end.clone());
-        rotation.completed_at = Some(at);
-        self.ended.push(rotation);
+        self.ended.push(over(Rotation::clone(rotation), end, at));
         self.enter(RecordState::Active { served }, at);
     }
+}
+
+fn over(rotation: Rotation, end: &End, at: Timestamp) -> Rotation {
+    Rotation { phase: RotationPhase::Ended(end.clone()), completed_at: Some(at), ..rotation }
 }

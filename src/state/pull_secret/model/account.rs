@@ -38,6 +38,12 @@ pub struct Account {
     pub created_at: Option<Timestamp>,
     /// The announcement of the last verification that succeeded.
     pub verified_at: Option<Timestamp>,
+    /// The last generation that it was part of; empty until it is served.
+    pub served_in: Option<Generation>,
+    /// While it is served: when it is verified again without any other cause.
+    pub check_at: Option<Timestamp>,
+    /// How many verifications in a row said that it is dead, since it is served.
+    pub dead_looks: u32,
     /// When somebody else than this service was last seen using it.
     pub last_used_at: Option<Timestamp>,
     /// When it went.
@@ -133,6 +139,31 @@ pub enum Call {
 
 /// A call of this machine that is running.
 pub type Announcement = crate::state::shared::Announcement<Call>;
+
+/// So many verifications in a row make sure that an account is dead: registries answer stale.
+pub(in super::super) const SURE: u32 = 2;
+
+impl Account {
+    /// It was served as part of this generation last, and is not any more.
+    #[must_use]
+    pub fn retired_from(&self, generation: Generation) -> bool {
+        self.phase == AccountPhase::Retiring && self.served_in == Some(generation)
+    }
+
+    /// The generation that somebody has who presents it after it was served.
+    #[must_use]
+    pub fn presented_as(&self) -> Generation {
+        self.served_in.unwrap_or(self.born_generation)
+    }
+
+    /// It is served, and its registry has said more than once that it does not work.
+    #[must_use]
+    pub const fn is_surely_dead(&self) -> bool {
+        matches!(self.phase, AccountPhase::Serving)
+            && self.verified_at.is_none()
+            && self.dead_looks >= SURE
+    }
+}
 
 impl AccountPhase {
     /// True while the account may still become, or is, part of what is handed out.

@@ -4,14 +4,18 @@
 
 mod account;
 mod rotation;
+mod schedule;
 
 use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
+pub(super) use account::SURE;
 pub use account::{Account, AccountPhase, Announcement, Call, GoneHow};
 pub use rotation::{
-    End, RetireReason, Rotation, RotationError, RotationPhase, RotationReason, RotationStatus, Slot,
+    End, RetireReason, Rotation, RotationError, RotationPhase, RotationReason, RotationStatus,
+    Scope,
 };
+pub use schedule::{Pause, Schedule, Slot};
 
 use crate::ids::{AccountId, ClusterId, Generation, RegistryId};
 pub use crate::state::shared::{Quarantine, Trouble};
@@ -42,8 +46,16 @@ pub struct PullSecret {
     pub last_rotated_at: Option<Timestamp>,
     /// When the schedule wants the next rotation.
     pub next_rotation_at: Option<Timestamp>,
+    /// From when the interval counts: the last time that a whole new generation was put into service.
+    pub interval_from: Option<Timestamp>,
+    /// What its schedule has of its own.
+    pub schedule: Schedule,
     /// A scheduled slot that has failed and is being tried again.
     pub slot: Option<Slot>,
+    /// Set while dead accounts could not be replaced.
+    pub reissue_pause: Option<Pause>,
+    /// A partial rotation that waits for the running one to end.
+    pub waiting: Option<Box<Rotation>>,
     /// Set while the credential's own code keeps failing.
     pub quarantine: Option<Quarantine>,
 }
@@ -242,6 +254,13 @@ impl PullSecret {
         }
     }
 
+    /// The registries whose accounts are being made, with the generation being made.
+    pub(super) fn work(&self) -> Option<(Generation, &[RegistryId])> {
+        let generation = self.working_generation()?;
+        let scope = self.rotation().map_or(&Scope::Whole, |rotation| &rotation.scope);
+        Some((generation, scope.makes(&self.registries)))
+    }
+
     /// The candidate for one registry of a generation: the account that is neither spoilt nor going.
     #[must_use]
     pub fn candidate(&self, generation: Generation, registry: &RegistryId) -> Option<&Account> {
@@ -266,6 +285,13 @@ impl PullSecret {
             | AccountPhase::Gone
             | AccountPhase::Residue => false,
         })
+    }
+
+    /// True while a served account was found dead.
+    #[must_use]
+    pub fn has_dead(&self) -> bool {
+        let dead = |a: &Account| a.phase == AccountPhase::Serving && a.verified_at.is_none();
+        self.accounts.iter().any(dead)
     }
 
     /// True for a rotation that only the limit of the fleet holds back. A compromise waits for nobody.

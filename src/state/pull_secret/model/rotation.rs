@@ -4,14 +4,77 @@ use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::super::policy::OnDeadline;
+use super::Account;
 use crate::ids::{Generation, RegistryId, RotationId};
 use crate::time::Timestamp;
+
+/// Which accounts a rotation replaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// All of them.
+    Whole,
+    /// The recorded set changes: those added get accounts, those of the removed go, all others are kept.
+    Registries {
+        /// Registries that the record does not have yet.
+        added: Vec<RegistryId>,
+        /// Registries that it has no longer.
+        removed: Vec<RegistryId>,
+    },
+    /// Dead accounts are made anew, all others are kept.
+    Accounts {
+        /// Their registries.
+        replaced: Vec<RegistryId>,
+    },
+}
+
+impl Scope {
+    /// The registries that get a new account; `recorded` is the record's set.
+    #[must_use]
+    pub fn makes<'a>(&'a self, recorded: &'a [RegistryId]) -> &'a [RegistryId] {
+        match self {
+            Self::Whole => recorded,
+            Self::Registries { added, .. } => added,
+            Self::Accounts { replaced } => replaced,
+        }
+    }
+
+    /// Whether a switch to the new generation retires the account served at this registry.
+    #[must_use]
+    pub fn retires(&self, registry: &RegistryId) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Registries { removed, .. } => removed.contains(registry),
+            Self::Accounts { replaced } => replaced.contains(registry),
+        }
+    }
+
+    /// Nothing retires, so nothing has to be proved.
+    #[must_use]
+    pub fn only_adds(&self) -> bool {
+        match self {
+            Self::Registries { removed, .. } => removed.is_empty(),
+            Self::Whole | Self::Accounts { .. } => false,
+        }
+    }
+
+    /// Whether it replaces every account.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Registries { .. } | Self::Accounts { .. } => false,
+        }
+    }
+}
 
 /// One rotation, running or just ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotation {
     /// Its identity.
     pub id: RotationId,
+    /// Which accounts it replaces.
+    pub scope: Scope,
     /// Why it was asked for.
     pub reason: RotationReason,
     /// Revoke as soon as the new generation is verified.
@@ -196,15 +259,6 @@ pub enum RotationStatus {
     RolledBack,
 }
 
-/// A slot of the schedule that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot {
-    /// The slot's own time.
-    pub at: Timestamp,
-    /// How often it failed.
-    pub failures: u32,
-}
-
 impl RotationPhase {
     /// The phase's word.
     #[must_use]
@@ -291,6 +345,24 @@ impl Rotation {
             | RotationPhase::RevokingOld { .. }
             | RotationPhase::RemovingNew { .. }
             | RotationPhase::Ended(_) => false,
+        }
+    }
+
+    /// For an account that is served and that this rotation kept: the generation that is not served, of which
+    /// it is a part as well. `None` for one that tells the two apart, and while there is only one.
+    #[must_use]
+    pub fn other_of(&self, account: &Account) -> Option<Generation> {
+        let kept = account.born_generation != self.to && !self.scope.retires(&account.registry_id);
+        match &self.phase {
+            RotationPhase::DualCredentialPeriod { .. } | RotationPhase::RevokingOld { .. } => {
+                kept.then_some(self.from)
+            }
+            RotationPhase::RollingBack { .. } => kept.then_some(self.to),
+            RotationPhase::Pending
+            | RotationPhase::CreatingCredentials
+            | RotationPhase::VerifyingCredentials
+            | RotationPhase::RemovingNew { .. }
+            | RotationPhase::Ended(_) => None,
         }
     }
 }

@@ -9,6 +9,8 @@ use super::super::*;
 use super::fates::Fate;
 use super::registry::Flavour;
 use super::world::{HOLDERS, HOUR, World};
+use crate::ids::RegistryId;
+use crate::window::Window;
 
 const FATES: [Fate; 17] = [
     Fate::Fine,
@@ -35,8 +37,15 @@ fn command(world: &mut World, choice: u16) {
     let fresh = crate::ids::RotationId(world.uuid());
     let rotate =
         |reason, force_immediate| Command::Rotate { rotation_id: fresh, reason, force_immediate };
+    let all: Vec<RegistryId> = world.registries.keys().cloned().collect();
+    let (rest, cluster_id) = (usize::from(choice / 24), world.cluster_id.clone());
+    let issue = |registries| Command::Issue { cluster_id: cluster_id.clone(), registries };
     let command = match choice % 24 {
-        0..=6 => Command::Issue { cluster_id: world.cluster_id.clone(), registries: None },
+        0..=3 => issue(None),
+        // A short list first, a longer one later.
+        4 | 5 => issue(Some(all[..=rest % all.len()].to_vec())),
+        6 => partly(&all, fresh, rest),
+        23 if rest.is_multiple_of(3) => Command::Reschedule(Box::new(reschedule(world, rest))),
         7 => Command::Revoke,
         8..=15 => rotate(RotationReason::Manual, false),
         16 => rotate(RotationReason::Compromise, false),
@@ -48,6 +57,35 @@ fn command(world: &mut World, choice: u16) {
         _ => Command::Quarantine { retry_at: world.now.plus(HOUR) },
     };
     let _ = world.command(&command);
+}
+
+/// One registry comes or goes.
+fn partly(all: &[RegistryId], rotation_id: crate::ids::RotationId, choice: usize) -> Command {
+    let one = vec![all[choice % all.len()].clone()];
+    let (added, removed) =
+        if (choice / all.len()).is_multiple_of(2) { (one, Vec::new()) } else { (Vec::new(), one) };
+    Command::RotatePartly { rotation_id, added, removed }
+}
+
+fn reschedule(world: &World, choice: usize) -> ScheduleChange {
+    let hours = u32::try_from(choice % 50).unwrap();
+    let next_at = if choice.is_multiple_of(2) {
+        Change::To(world.now.plus(HOUR * hours))
+    } else {
+        Change::Clear
+    };
+    let enabled = match choice % 4 {
+        0 => Change::To(false),
+        1 => Change::To(true),
+        2 => Change::Clear,
+        _ => Change::Keep,
+    };
+    let window = if choice.is_multiple_of(5) {
+        Change::To(Window::parse("30 */6 * * *", HOUR).unwrap())
+    } else {
+        Change::Clear
+    };
+    ScheduleChange { enabled, next_at, window }
 }
 
 fn step(world: &mut World, choice: u16) {
@@ -62,15 +100,17 @@ fn step(world: &mut World, choice: u16) {
         }
         22 => world.crash(|index| FATES[(usize::from(rest) + index) % FATES.len()]),
         23 | 24 => world.fetch(usize::from(rest) % HOLDERS),
-        25 | 26 => world.heartbeat(usize::from(rest) % HOLDERS),
+        25 | 26 => world.heartbeat(usize::from(rest) % HOLDERS, usize::from(rest) / HOLDERS),
         27 => world.pass(Duration::from_secs(u64::from(rest) % 30)),
         28 => world.pass(Duration::from_secs(60 * (u64::from(rest) % 30))),
         29 => world.pass(HOUR * u32::from(rest % 4)),
         30 | 31 => world.pass(HOUR * u32::from(rest % 40)),
         32 => world.registry_saw(usize::from(rest) % HOLDERS, HOUR * u32::from(rest % 5)),
+        33 if rest.is_multiple_of(8) => world.jump_back(365 * 24 * HOUR),
         33 => world.jump_back(Duration::from_secs(60 * (u64::from(rest) % 200))),
         34 if rest.is_multiple_of(4) => world.delete_behind(usize::from(rest)),
         35 if rest.is_multiple_of(2) => world.force_gone(),
+        35 => world.restored_at = Some(world.now),
         36 => world.may_start = rest.is_multiple_of(3),
         37 => settle_in(world),
         38 if rest.is_multiple_of(4) => compromises(world, rest / 4),
@@ -107,7 +147,7 @@ fn settle_in(world: &mut World) {
     world.pass(Duration::from_secs(1));
     (0..HOLDERS).for_each(|holder| {
         world.fetch(holder);
-        world.heartbeat(holder);
+        world.heartbeats(holder);
     });
     world.pass(25 * HOUR);
 }
@@ -131,7 +171,7 @@ fn come_to_rest(world: &mut World) {
         world.wait(behind + Duration::from_secs(1));
         (0..HOLDERS).for_each(|holder| {
             world.fetch(holder);
-            world.heartbeat(holder);
+            world.heartbeats(holder);
         });
         do_all_work(world);
         if at_rest(world) {
@@ -139,6 +179,24 @@ fn come_to_rest(world: &mut World) {
         }
         if world.state.as_ref().and_then(PullSecret::served) != switched {
             continue; // nobody has spoken since the switch
+        }
+        // Where a registry only goes, no account tells the two generations apart: an operator has to.
+        let rotation = world.state.as_ref().and_then(PullSecret::rotation);
+        let waits = |rotation: &Rotation| match (&rotation.scope, &rotation.phase) {
+            (
+                Scope::Registries { added, .. },
+                RotationPhase::DualCredentialPeriod { drifted, .. },
+            ) => added.is_empty() && !drifted,
+            (_, RotationPhase::RollingBack { drifted, decided: None, .. }) => {
+                !rotation.scope.is_whole() && !drifted
+            }
+            _ => false,
+        };
+        if rotation.is_some_and(waits) {
+            let rotation_id = world.rotation_id();
+            if world.command(&Command::Complete { rotation_id }).is_ok() {
+                continue;
+            }
         }
         // What somebody deleted does not come back by itself.
         let broken = world.registries.values().any(|registry| !registry.broken.is_empty());
@@ -160,7 +218,7 @@ fn come_to_rest(world: &mut World) {
         let idle = quarantined || again.is_none_or(|due| due > world.now);
         assert!(idle, "due and nothing to do: {:#?}", world.state);
     }
-    panic!("no rest: {:#?}", world.state);
+    panic!("no rest: {:?}", world.state);
 }
 
 fn at_rest(world: &World) -> bool {
@@ -192,6 +250,13 @@ fn history(seed: u64, flavours: &[Flavour], choices: &[u16]) {
     let mut world = World::new(u128::from(seed), flavours);
     if seed.is_multiple_of(3) {
         world.policy.interval = Some(90 * 24 * HOUR);
+    }
+    if seed.is_multiple_of(2) {
+        world.policy.drift_interval = Some(24 * HOUR);
+        world.policy.reissue = seed.is_multiple_of(4);
+    }
+    if seed.is_multiple_of(7) {
+        world.policy.window = Some(Window::parse("0 2 * * *", 2 * HOUR).unwrap());
     }
     world.policy.on_deadline = match seed % 5 {
         0 => OnDeadline::Revoke,

@@ -18,7 +18,7 @@ pub struct Judge {
     /// Ended by an operator's force without the registry's word.
     forced: BTreeSet<AccountId>,
     compromised: bool,
-    found_dead: bool,
+    found_dead: BTreeSet<AccountId>,
     rollback_asked: bool,
     last_read: Generation,
     ended_slots: BTreeSet<Timestamp>,
@@ -60,7 +60,9 @@ impl Judge {
                     self.served_was_verified(record);
                 }
             }
-            Event::DriftFound { .. } => self.found_dead = true,
+            Event::DriftFound { account_id, .. } => {
+                self.found_dead.insert(*account_id);
+            }
             Event::RollbackRequested { .. } => self.rollback_asked = true,
             Event::RotationRequested { rotation } => {
                 self.compromised |= rotation.reason == RotationReason::Compromise;
@@ -211,15 +213,16 @@ impl World {
             assert_ne!(row.phase, AccountPhase::Gone, "{name} lives though it is gone");
             let known = self.state.as_ref().is_some_and(|r| r.account(row.id).is_some());
             assert!(known, "{name} lives and no row names it");
-            if !matches!(row.phase, AccountPhase::Burnt | AccountPhase::Residue) {
+            let dead = judge.found_dead.contains(&row.id);
+            if !dead && !matches!(row.phase, AccountPhase::Burnt | AccountPhase::Residue) {
                 generations.insert(row.born_generation);
             }
         }
         // The successor of a served account that was found dead does not wait for room.
-        let most = match (judge.found_dead, judge.compromised) {
-            (true, _) => return,
-            (false, true) => 3,
-            (false, false) => 2,
+        let most = match (judge.found_dead.is_empty(), judge.compromised) {
+            (false, true) => return,
+            (true, true) => 3,
+            (_, false) => 2,
         };
         assert!(generations.len() <= most, "{registry_id}: {generations:?} live");
     }

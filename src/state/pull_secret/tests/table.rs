@@ -74,6 +74,34 @@ fn places() -> Vec<(&'static str, Told)> {
                 told.call(created());
             }),
         ),
+        (
+            "active, suspected",
+            from(Told::watched(), |told| {
+                told.pass(DAY);
+                told.call_at("quay", invalid());
+            }),
+        ),
+        (
+            "active, dead",
+            from(Told::watched(), |told| {
+                told.policy.reissue = false;
+                told.dies_at_quay();
+            }),
+        ),
+        (
+            "creating, one waits",
+            from(Told::at_quay(), |told| {
+                told.rotate().unwrap();
+                told.rotate_partly(&["rhit"], &[]).unwrap();
+            }),
+        ),
+        (
+            "dual, one account replaced",
+            later(Told::watched(), |told| {
+                told.dies_at_quay();
+                told.work();
+            }),
+        ),
         ("dual", later(Told::dual(), |_| {})),
         (
             "dual, overlap passed",
@@ -180,6 +208,7 @@ fn places() -> Vec<(&'static str, Told)> {
 
 /// What each command says in the table. A new command does not compile until it is here.
 fn commands(name: CommandName, told: &mut Told) -> Vec<(&'static str, Command)> {
+    told.policy.registries.remove(&registry("extra"));
     let rotation_id = told.rotation_id();
     let fresh = crate::ids::RotationId(told.uuid());
     let token = CallToken(told.uuid());
@@ -212,7 +241,23 @@ fn commands(name: CommandName, told: &mut Told) -> Vec<(&'static str, Command)> 
             (" by force", rotate(RotationReason::Manual, true)),
         ],
         CommandName::RotatePartly => {
-            vec![("", Command::RotatePartly { registries: vec![registry("quay")] })]
+            let quay = told.policy.registry(&registry("quay"));
+            told.policy.registries.insert(registry("extra"), quay);
+            let partly =
+                |added, removed| Command::RotatePartly { rotation_id: fresh, added, removed };
+            vec![
+                (" add", partly(vec![registry("extra")], Vec::new())),
+                (" swap", partly(vec![registry("extra")], vec![registry("quay")])),
+                (" remove all", partly(Vec::new(), vec![registry("quay")])),
+            ]
+        }
+        CommandName::Reschedule => {
+            let at = |next_at| {
+                let next_at = Change::To(next_at);
+                let change = ScheduleChange { next_at, ..ScheduleChange::default() };
+                Command::Reschedule(Box::new(change))
+            };
+            vec![("", at(now.plus(HOUR))), (" too early", at(now))]
         }
         CommandName::Complete => vec![
             ("", Command::Complete { rotation_id }),
@@ -221,6 +266,9 @@ fn commands(name: CommandName, told: &mut Told) -> Vec<(&'static str, Command)> 
         CommandName::Extend => vec![("", Command::Extend { rotation_id, by: HOUR })],
         CommandName::Rollback => vec![("", Command::Rollback { rotation_id })],
         CommandName::Cancel => vec![("", Command::Cancel { rotation_id })],
+        CommandName::Missing => {
+            vec![("", Command::Missing { account_id: some_id, listed_at: now })]
+        }
         CommandName::Observe => {
             let generation = EvidenceSubject::Generation(Generation(1));
             let mut all = vec![(" generation 1", evidence(generation))];

@@ -21,6 +21,7 @@ pub struct Told {
     pub policy: Policy,
     pub state: Option<PullSecret>,
     pub may_start: bool,
+    pub restored_at: Option<Timestamp>,
     pub time_is_trusted: bool,
     pub last_generation: Generation,
     /// Every event so far.
@@ -46,6 +47,7 @@ impl Told {
             policy,
             state: None,
             may_start: true,
+            restored_at: None,
             time_is_trusted: true,
             last_generation: Generation::NONE,
             events: Vec::new(),
@@ -65,6 +67,7 @@ impl Told {
             entropy: Entropy::from_seed(self.seed),
             last_generation: self.last_generation,
             may_start: self.may_start,
+            restored_at: self.restored_at,
             time_is_trusted: self.time_is_trusted,
         }
     }
@@ -91,6 +94,18 @@ impl Told {
         let registries = registries.iter().map(|id| id.parse().unwrap()).collect();
         let cluster_id = "cls-told".parse().unwrap();
         self.tell(&Command::Issue { cluster_id, registries: Some(registries) })
+    }
+
+    /// The set grows and shrinks, by names of registries that the policy has.
+    pub fn rotate_partly(&mut self, added: &[&str], removed: &[&str]) -> Answered {
+        let ids = |names: &[&str]| names.iter().map(|id| id.parse().unwrap()).collect();
+        let (added, removed) = (ids(added), ids(removed));
+        let rotation_id = RotationId(self.uuid());
+        self.tell(&Command::RotatePartly { rotation_id, added, removed })
+    }
+
+    pub fn reschedule(&mut self, change: ScheduleChange) -> Answered {
+        self.tell(&Command::Reschedule(Box::new(change)))
     }
 
     pub fn delete(&mut self) -> Answered {
@@ -296,7 +311,45 @@ impl Told {
         self.context().entropy.uuid(now)
     }
 
+    /// The account that is served at a registry.
+    pub fn served_at(&self, registry: &str) -> &Account {
+        let served = |account: &&Account| {
+            account.phase == AccountPhase::Serving && account.registry_id.as_str() == registry
+        };
+        self.record().accounts.iter().find(served).expect("an account served there")
+    }
+
+    pub fn present(&mut self, consumer: &str, account: AccountId) -> Answered {
+        self.seen(EvidenceSource::Heartbeat, consumer, EvidenceSubject::Account(account))
+    }
+
     // Places where stories begin.
+
+    /// Served at quay, and rhit may be added.
+    pub fn at_quay() -> Self {
+        let mut told = Self::with(&["quay", "rhit"]);
+        told.issue_at(&["quay"]).unwrap();
+        told.work();
+        told
+    }
+
+    /// Served at quay and rhit; every account is verified daily, dead ones are made anew.
+    pub fn watched() -> Self {
+        let mut told = Self::with(&["quay", "rhit"]);
+        told.policy.drift_interval = Some(DAY);
+        told.policy.reissue = true;
+        told.issue().unwrap();
+        told.work();
+        told
+    }
+
+    /// Quay's account is found dead twice.
+    pub fn dies_at_quay(&mut self) -> Vec<Event> {
+        self.pass(DAY);
+        self.call_at("quay", invalid());
+        self.pass(MINUTE);
+        self.call_at("quay", invalid())
+    }
 
     pub fn active() -> Self {
         let mut told = Self::new();

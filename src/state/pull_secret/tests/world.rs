@@ -47,6 +47,7 @@ pub struct World {
     pub registries: BTreeMap<RegistryId, SimRegistry>,
     pub cluster_id: ClusterId,
     pub may_start: bool,
+    pub restored_at: Option<Timestamp>,
     pub time_is_trusted: bool,
     /// When a clock that jumped will have kept in step for long enough.
     doubted_until: Option<Timestamp>,
@@ -63,6 +64,9 @@ pub fn policy() -> Policy {
     Policy {
         interval: None,
         spread: 0.1,
+        window: None,
+        drift_interval: None,
+        reissue: false,
         min_overlap: 24 * HOUR,
         grace_period: 7 * 24 * HOUR,
         on_deadline: OnDeadline::Hold,
@@ -102,6 +106,7 @@ impl World {
             registries,
             cluster_id: "cls-sim".parse().unwrap(),
             may_start: true,
+            restored_at: None,
             time_is_trusted: true,
             doubted_until: None,
             story: Vec::new(),
@@ -123,6 +128,7 @@ impl World {
             entropy: Entropy::from_seed(self.seed),
             last_generation: self.last_generation,
             may_start: self.may_start,
+            restored_at: self.restored_at,
             time_is_trusted: self.time_is_trusted,
         }
     }
@@ -138,7 +144,8 @@ impl World {
     }
 
     fn commit(&mut self, command: &Command, secret: Option<u64>) -> Result<Vec<Event>, Rejection> {
-        let before = self.state.clone();
+        let drawn_in = self.state.as_ref().and_then(|record| record.drawn_in(self.now));
+        let before = drawn_in.or_else(|| self.state.clone());
         let context = self.context();
         let decided = decide(before.as_ref(), command, &context);
         assert_eq!(decided, decide(before.as_ref(), command, &context), "decide is deterministic");
@@ -274,9 +281,15 @@ impl World {
         self.holders[holder].generation = served.generation;
     }
 
+    /// The holder presents one account after the other; the adapter confirms what it applied.
+    pub fn heartbeats(&mut self, holder: usize) {
+        (0..self.holders[holder].accounts.len()).for_each(|pick| self.heartbeat(holder, pick));
+    }
+
     /// The holder presents one of the accounts it holds; the adapter confirms what it applied.
-    pub fn heartbeat(&mut self, holder: usize) {
-        let Some(account_id) = self.holders[holder].accounts.first().copied() else { return };
+    pub fn heartbeat(&mut self, holder: usize, pick: usize) {
+        let accounts = &self.holders[holder].accounts;
+        let Some(account_id) = accounts.get(pick % accounts.len().max(1)).copied() else { return };
         let (source, subject) = if holder == ADAPTER {
             let generation = self.holders[holder].generation;
             (EvidenceSource::Adapter, EvidenceSubject::Generation(generation))

@@ -2,9 +2,13 @@
 
 mod accounts;
 mod adoption;
+mod clock;
 mod crowd;
 mod doubt;
+mod drift;
 mod failures;
 mod life;
+mod partial;
+mod restored;
 mod rotation;
 mod schedule;

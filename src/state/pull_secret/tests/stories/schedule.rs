@@ -7,6 +7,7 @@ use super::super::told::*;
 use super::super::world::HOUR;
 use crate::ids::{ClusterId, Generation};
 use crate::time::Timestamp;
+use crate::window::Window;
 
 const INTERVAL: std::time::Duration = DAY.saturating_mul(90);
 
@@ -35,7 +36,7 @@ fn a_slot_that_failed_is_tried_again_and_completes_once() {
     let mut pauses = Vec::new();
     for failures in 1..=4 {
         let (at, pause) = fail_slot(&mut told);
-        assert_eq!(at, Slot { at: slot, failures });
+        assert_eq!((at.at, at.failures), (slot, failures));
         pauses.push(pause);
         assert_eq!(told.due_at(), Some(told.now.plus(pause)));
         told.pass(pause);
@@ -95,6 +96,123 @@ fn a_schedule_waits_for_its_turn_and_can_be_off() {
     off.policy.interval = None;
     off.pass(INTERVAL);
     assert_eq!((off.name(), off.due_at()), (StateName::Active, None));
+}
+
+#[test]
+fn a_schedule_that_is_switched_on_later_counts_from_the_last_whole_generation() {
+    let mut told = Told::active();
+    let served = told.now;
+    assert_eq!(told.record().next_rotation_at, None, "no interval, no time");
+    told.pass(DAY);
+    told.policy.interval = Some(INTERVAL);
+    let events = told.pass(MINUTE);
+    assert_eq!(names(&events), ["next_rotation_moved"]);
+    let next = told.record().next_rotation_at.unwrap();
+    assert!(next <= served.plus(INTERVAL) && next >= served.plus(81 * DAY));
+    told.policy.interval = Some(30 * DAY);
+    told.pass(MINUTE);
+    assert!(told.due_at().unwrap() <= served.plus(30 * DAY), "a changed interval is taken up");
+}
+
+#[test]
+fn many_missed_slots_are_caught_up_by_one_rotation() {
+    let mut told = scheduled();
+    told.pass(10 * INTERVAL);
+    assert_eq!(told.phase(), "creating_credentials");
+    told.work();
+    told.complete().unwrap();
+    told.work();
+    assert_eq!(told.name(), StateName::Active);
+    assert!(told.due_at().unwrap() > told.now.plus(80 * DAY), "nothing is doubled");
+}
+
+fn to<T>(value: T) -> Change<T> {
+    Change::To(value)
+}
+
+#[test]
+fn a_cluster_can_have_its_own_time_and_none() {
+    let mut told = scheduled();
+    let configured = told.record().next_rotation_at;
+    let wanted = told.now.plus(DAY);
+    let next = ScheduleChange { next_at: to(wanted), ..ScheduleChange::default() };
+    told.reschedule(next.clone()).unwrap();
+    assert_eq!(told.due_at(), Some(wanted));
+    assert_eq!(told.reschedule(next).unwrap(), [], "said twice is said once");
+    told.reschedule(ScheduleChange { enabled: to(false), ..ScheduleChange::default() }).unwrap();
+    assert_eq!((told.record().next_rotation_at, told.due_at()), (None, None));
+    told.pass(2 * DAY);
+    assert_eq!(told.name(), StateName::Active, "it is off");
+    told.reschedule(ScheduleChange { enabled: Change::Clear, ..ScheduleChange::default() })
+        .unwrap();
+    assert_eq!(told.record().rotation().unwrap().slot, Some(wanted), "what it missed comes now");
+    told.work();
+    told.complete().unwrap();
+    told.work();
+    assert_eq!(told.record().schedule.next_at, None, "one time is for one rotation");
+    assert!(told.record().next_rotation_at > configured);
+    let past = ScheduleChange { next_at: to(told.now), ..ScheduleChange::default() };
+    assert!(matches!(told.reschedule(past), Err(Rejection::TimePassed { .. })));
+}
+
+#[test]
+fn a_time_of_its_own_takes_the_place_of_a_failed_slot() {
+    let mut told = scheduled();
+    told.now = told.due_at().unwrap();
+    told.tell(&Command::Tick).unwrap();
+    fail_slot(&mut told);
+    let wanted = told.now.plus(3 * DAY);
+    told.reschedule(ScheduleChange { next_at: to(wanted), ..ScheduleChange::default() }).unwrap();
+    assert_eq!((told.record().slot, told.due_at()), (None, Some(wanted)));
+}
+
+/// Open from 02:00 to 04:00, every day.
+fn window() -> Window {
+    Window::parse("0 2 * * *", 2 * HOUR).unwrap()
+}
+
+#[test]
+fn a_scheduled_rotation_begins_in_its_window() {
+    let mut told = scheduled();
+    let slot = told.due_at().unwrap();
+    told.policy.window = Some(window());
+    told.tell(&Command::Tick).unwrap();
+    let opens = told.due_at().unwrap();
+    assert!(opens >= slot && opens <= slot.plus(DAY));
+    assert_eq!(window().opens_at(slot), Some(opens));
+    told.now = opens;
+    told.tell(&Command::Tick).unwrap();
+    assert_eq!(told.record().rotation().unwrap().slot, Some(slot), "the slot is the same");
+}
+
+#[test]
+fn a_turn_that_comes_too_late_waits_for_the_next_window_and_nothing_spins() {
+    let mut told = scheduled();
+    told.policy.window = Some(window());
+    told.tell(&Command::Tick).unwrap();
+    told.now = told.due_at().unwrap();
+    told.may_start = false;
+    told.tell(&Command::Tick).unwrap();
+    assert_eq!(told.phase(), "pending");
+    let closes = told.due_at().unwrap();
+    assert_eq!(Some(closes), window().closes_at(told.now));
+    told.now = closes;
+    told.tell(&Command::Tick).unwrap();
+    assert_eq!(told.name(), StateName::Active);
+    assert!(matches!(told.ended(), Some(End::Cancelled(Some(e))) if e.code == "window_closed"));
+    assert_eq!(told.record().slot, None, "that is no failure");
+    let again = told.due_at().unwrap();
+    assert!(again > told.now && again <= told.now.plus(DAY));
+    // A standstill over the next window changes nothing but the day.
+    told.now = again.plus(3 * HOUR);
+    told.tell(&Command::Tick).unwrap();
+    assert!(told.due_at().unwrap() > told.now);
+    told.may_start = true;
+    told.now = told.due_at().unwrap();
+    told.tell(&Command::Tick).unwrap();
+    assert_eq!(told.phase(), "creating_credentials");
+    let manual = Told::active();
+    assert_eq!(manual.rotated().phase(), "dual_credential_period", "nobody else waits for it");
 }
 
 proptest! {
