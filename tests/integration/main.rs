@@ -3,6 +3,7 @@
 mod actors;
 mod api;
 mod audit;
+mod break_glass;
 mod chaos;
 mod cli;
 mod config;

@@ -43,6 +43,8 @@ pub struct ConfiguredCluster {
     pub group: String,
     /// The API servers that can be asked.
     pub endpoints: Vec<Endpoint>,
+    /// How long one question to an API server may take.
+    pub probe_timeout: Duration,
 }
 
 /// The outcome of a call, to be told to the machine.
@@ -329,7 +331,9 @@ impl Work<'_> {
 
     async fn ask(&self, endpoint: &Endpoint, logins: &[Identity]) -> Vec<ProbeOutcome> {
         let signer = &self.configured.signer;
-        join_all(logins.iter().map(|login| signer.probe(&self.context, endpoint, login))).await
+        let deadline = self.context.deadline.min(Instant::now() + self.configured.probe_timeout);
+        let context = CallContext { deadline, ..self.context.clone() };
+        join_all(logins.iter().map(|login| signer.probe(&context, endpoint, login))).await
     }
 
     /// The login by which an API server is asked about a credential: its probe, or where there is none, itself.

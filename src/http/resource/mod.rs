@@ -4,8 +4,12 @@
 
 mod attention;
 mod audit;
+mod credential;
+#[cfg(test)]
+mod credential_tests;
 mod pull_secret;
 mod registry;
+mod revocation;
 mod rotation;
 #[cfg(test)]
 mod tests;
@@ -15,6 +19,10 @@ use serde::Serialize;
 
 pub use attention::AttentionItem;
 pub use audit::{AuditEventList, AuditEventResource};
+pub use credential::{
+    CredentialList, CredentialResource, CredentialStatusResource, Seconds, StateValue, credential,
+    credential_list, credential_status,
+};
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
     StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,
@@ -22,6 +30,10 @@ pub use pull_secret::{
 pub use registry::{
     Blocked, Limits, MissingResource, RegistryList, RegistryResource, RestoredResource,
     SweepFailure, SweepReport, SweepResource, UnknownResource, registry, sweep_report,
+};
+pub use revocation::{
+    BundleConfirmation, CredentialRevocation, CredentialRevocationList, DecidedCredential,
+    EndpointResource, credential_revocation, decided_credential,
 };
 pub use rotation::{AdoptionEntry, ErrorResource, Progress, RotationResource, rotation};
 pub use words::{AccountWord, FoldedWord};

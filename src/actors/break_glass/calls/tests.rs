@@ -64,6 +64,7 @@ impl World {
             cluster: Cluster { cluster_id: cluster_id.clone(), namespace: None },
             group: "system:masters".to_owned(),
             endpoints: Vec::new(),
+            probe_timeout: 5 * second,
         };
         let rules = ClusterRules { signer: SignerName::LocalCa, endpoints: Vec::new() };
         Self { tools, clock, configured, rules, cluster_id, _keys: keys }

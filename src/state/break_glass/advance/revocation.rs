@@ -41,7 +41,9 @@ pub(in super::super) fn proving(
         && revocation.signer == Signer::LocalCa
     {
         let etag = bundle_etag(&record.cluster_id, revocation.bundle_version);
-        format!("waits for an adapter to confirm that the API servers run with trust bundle {etag}")
+        format!(
+            "waits for an adapter to confirm that the API servers run with trust bundle {etag} or a later one"
+        )
     } else {
         String::new()
     };

@@ -62,11 +62,11 @@ impl Judge {
                 assert!(!taken, "a name was given twice");
             }
             Event::RevocationRequested { credentials, .. } => self.doomed.extend(credentials),
-            Event::CredentialRevoked { credential_id, .. } => {
+            Event::CredentialRevoked { credential_id, revocation_id, .. } => {
                 let record = before.expect("a record");
                 let row = record.credential(*credential_id).expect("a credential");
                 assert!(self.doomed.contains(credential_id), "revoked without being asked to");
-                self.proved(record, row, outside, now);
+                self.proved(record, (*revocation_id, row), outside, now);
             }
             Event::RevocationCompleted { revocation_id, .. } => {
                 assert!(self.ended_revocations.insert(*revocation_id), "ended twice");
@@ -80,8 +80,19 @@ impl Judge {
     }
 
     /// "Revoked" is what every API server says, or an adapter has confirmed.
-    fn proved(&self, record: &BreakGlass, row: &Credential, outside: &Outside, now: Timestamp) {
+    fn proved(
+        &self,
+        record: &BreakGlass,
+        (revocation_id, row): (RevocationId, &Credential),
+        outside: &Outside,
+        now: Timestamp,
+    ) {
         if row.certificate.is_none() {
+            return;
+        }
+        // Nobody could be asked, because every key was its requester's own: the signer's word has to do.
+        let asked = record.revocation(revocation_id).is_some_and(|r| !r.endpoints.is_empty());
+        if row.signer == Signer::KubernetesCsr && !row.can_be_probed() && !asked {
             return;
         }
         for (name, server) in &outside.servers {
