@@ -341,6 +341,14 @@ CREATE INDEX rotation_turns_order ON rotation_turns (turn_rank, since, cluster_i
 CREATE INDEX rotation_turns_called ON rotation_turns (called_until) WHERE called_until IS NOT NULL;
 CREATE INDEX accounts_deleting ON accounts (next_attempt_at, cluster_id) WHERE phase = 'deleting';
 
+-- When a registry's own record of use is read next, and until when the last reading told.
+CREATE TABLE usage_readings (
+    registry_id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    due_at TIMESTAMPTZ NOT NULL,
+    read_until TIMESTAMPTZ,
+    PRIMARY KEY (registry_id, scope)
+);
 -- Break-glass. One row per cluster that ever had to do with it; it is never removed, because versions of the trust
 -- bundle are never used twice.
 CREATE TABLE break_glass (
@@ -484,12 +492,3 @@ CREATE TABLE break_glass_keys (
     PRIMARY KEY (owner, purpose)
 );
 CREATE INDEX break_glass_keys_by_key ON break_glass_keys (key_id, owner);
-
--- When a registry's own record of use is read next, and until when the last reading told.
-CREATE TABLE usage_readings (
-    registry_id TEXT NOT NULL,
-    scope TEXT NOT NULL,
-    due_at TIMESTAMPTZ NOT NULL,
-    read_until TIMESTAMPTZ,
-    PRIMARY KEY (registry_id, scope)
-);

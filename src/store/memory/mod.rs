@@ -60,8 +60,8 @@ struct Tables {
     checkpoints: BTreeMap<(String, bool), AuditCheckpoint>,
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
-    break_glass: break_glass::Tables,
     sweeps: sweep::Sweeps,
+    break_glass: break_glass::Tables,
     line: BTreeMap<ClusterId, turns::Waiting>,
     /// Counter and keys.
     replicas: BTreeMap<ReplicaId, (u64, Vec<String>)>,
