@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::world::{A, B, Scene, V1, WHO, log_in, name_of};
+use super::world::{A, B, Scene, V1, WHO, log_in, name_of, quick};
+use crate::support::fake_apiserver::Mode;
+use crate::support::postgres;
 
 #[tokio::test]
 async fn a_credential_lives_from_the_wish_to_its_revocation() {
@@ -131,4 +133,70 @@ async fn no_private_key_is_written_down_in_the_clear() {
     }
     let log = scene.world.service.whole_log();
     assert!(!log.contains(needle) && !log.contains(&encoded[40..80]));
+}
+
+#[tokio::test]
+async fn a_request_goes_on_after_the_service_was_killed() {
+    let mut scene = Scene::start().await;
+    let id = scene.asked(json!({"username": "ada"})).await;
+    // It is signed, and nobody has said yet whether it works.
+    scene.servers[0].reached(|log| !log.is_empty()).await;
+    scene.world.service.kill();
+    scene.world.service.restart().await;
+    let status = format!("{B}/{id}/status");
+    scene.meanwhile(scene.until(&status, |status| status["state"]["value"] == "issued")).await;
+    let kubeconfig = scene.kubeconfig(&id).await.unwrap();
+    assert_eq!(name_of(&kubeconfig).await, format!("{WHO}ada"));
+    // What was handed out before a kill is handed out after it.
+    scene.world.service.kill();
+    scene.world.service.restart().await;
+    assert_eq!(scene.kubeconfig(&id).await, Some(kubeconfig));
+}
+
+#[tokio::test]
+async fn whoever_waits_is_answered_when_the_service_ends() {
+    let scene = Scene::start().await;
+    let id = scene.asked(json!({"username": "ada"})).await;
+    let one = format!("{A}/{id}");
+    let asked = async {
+        // Its request has come in when the next one is answered on another connection.
+        scene.get(&format!("{one}/status")).await;
+        scene.world.service.terminate();
+    };
+    let (answer, ()) = tokio::join!(scene.get(&one), asked);
+    assert!([200, 503].contains(&answer.status), "{}", answer.text);
+    assert_eq!(answer.header("content-type"), "application/json");
+    assert_eq!(answer.body.get("kubeconfig"), None);
+}
+
+#[tokio::test]
+async fn the_same_story_on_postgres() {
+    let url = postgres::shared().database(None).await;
+    let scene = Scene::with(quick().env("HYPERFLEET_DB_URL", &url), 2, json!({})).await;
+    let (id, kubeconfig) = scene.issued("ada").await;
+    let (_, others) = scene.issued("bob").await;
+    assert_eq!(name_of(&kubeconfig).await, format!("{WHO}ada"));
+    let listed =
+        scene.get(&format!("{A}?search=username%20like%20%27a%25%27&order=id%20desc")).await;
+    assert_eq!((&listed.body["total"], &listed.body["items"][0]["id"]), (&json!(1), &json!(id)));
+    assert_eq!(scene.delete(&format!("{B}/{id}")).await.status, 202);
+    scene.meanwhile(scene.revoked()).await;
+    assert_eq!((log_in(&kubeconfig).await, scene.state(&id).await.as_str()), (Err(401), "revoked"));
+    assert_eq!(name_of(&others).await, format!("{WHO}bob"));
+    assert_eq!(scene.delete(A).await.status, 204);
+    scene.meanwhile(scene.revoked()).await;
+    assert_eq!(log_in(&others).await, Err(401));
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_down_keeps_a_credential_waiting_and_says_so() {
+    let scene = Scene::start().await;
+    scene.servers[1].behave(Mode::Down);
+    let id = scene.asked(json!({"username": "ada"})).await;
+    let asked = scene.servers[0].reached(|log| log.iter().any(|entry| entry.trusted));
+    scene.meanwhile(asked).await;
+    assert_eq!(scene.state(&id).await, "issuing");
+    scene.servers[1].behave(Mode::Normal);
+    let status = format!("{B}/{id}/status");
+    scene.meanwhile(scene.until(&status, |status| status["state"]["value"] == "issued")).await;
 }

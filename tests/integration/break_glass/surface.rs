@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::world::{A, B, Scene};
+use super::world::{A, B, Scene, quick};
 use crate::api::world::send;
 
 /// Everything that comes back for a request as it stands here.
@@ -95,6 +95,20 @@ async fn every_error_has_a_body_that_ocm_clients_know() {
             assert_eq!(seen.header("content-type"), "application/json", "{status}");
         }
     }
+}
+
+#[tokio::test]
+async fn whoever_asks_too_often_hears_it_in_the_same_form() {
+    let setup =
+        quick().env("HYPERFLEET_LIMITS_REQUESTS", "1/1h").env("HYPERFLEET_LIMITS_BURST", "1");
+    let scene = Scene::with(setup, 1, json!({"endpoints": []})).await;
+    assert_eq!(scene.get(B).await.status, 200);
+    let limited = scene.get(B).await;
+    assert_eq!((limited.status, &limited.body["code"]), (429, &json!("ARO-HCP-429")));
+    assert_eq!(limited.header("content-type"), "application/json");
+    assert!(!limited.header("retry-after").is_empty());
+    // Others are not held up by it.
+    assert_eq!(scene.world.get_as("viewer", A).await.status, 200);
 }
 
 #[tokio::test]
