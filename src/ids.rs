@@ -23,6 +23,12 @@ pub enum IdError {
     /// Not an account name that this service makes.
     #[error("must be 2 to 49 lower-case letters and digits with single separators")]
     AccountName,
+    /// Not a break-glass credential's id.
+    #[error("must be 32 lower-case hexadecimal digits")]
+    CredentialId,
+    /// Not a revocation's id.
+    #[error("must be a lower-case UUID")]
+    RevocationId,
 }
 
 macro_rules! text_id {
@@ -159,6 +165,47 @@ uuid_id!(
     ReplicaId
 );
 
+uuid_id!(
+    /// The identity of a certificate authority that no credential owns: a control's or a placeholder's.
+    AuthorityId
+);
+
+/// The identity of a break-glass credential, written as 32 lower-case hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CredentialId(pub Uuid);
+
+impl fmt::Display for CredentialId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.simple().fmt(f)
+    }
+}
+
+impl FromStr for CredentialId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let id = Uuid::try_parse(text).map_err(|_| IdError::CredentialId)?;
+        if id.simple().to_string() == text { Ok(Self(id)) } else { Err(IdError::CredentialId) }
+    }
+}
+
+/// The identity of a revocation of break-glass credentials, written as a lower-case UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RevocationId(pub Uuid);
+
+impl fmt::Display for RevocationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl FromStr for RevocationId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let id = Uuid::try_parse(text).map_err(|_| IdError::RevocationId)?;
+        if id.hyphenated().to_string() == text { Ok(Self(id)) } else { Err(IdError::RevocationId) }
+    }
+}
+
 /// The identity of a rotation, written `rot-<uuid>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -223,5 +270,18 @@ mod tests {
         assert_eq!(id.to_string().parse(), Ok(id));
         assert!(id.to_string().to_uppercase().parse::<RotationId>().is_err());
         assert!(format!("rot-{}", id.0.simple()).parse::<RotationId>().is_err());
+    }
+
+    #[test]
+    fn credential_and_revocation_ids_have_one_spelling() {
+        let uuid = Uuid::from_u128(0x0193_0000_0000_7000_8000_0000_0000_00ab);
+        let (simple, hyphenated) = (uuid.simple().to_string(), uuid.hyphenated().to_string());
+        assert_eq!(simple.parse(), Ok(CredentialId(uuid)));
+        assert_eq!(hyphenated.parse(), Ok(RevocationId(uuid)));
+        assert_eq!(CredentialId(uuid).to_string().len(), 32);
+        for bad in [hyphenated.as_str(), &simple.to_uppercase(), "", "not-an-id"] {
+            assert_eq!(bad.parse::<CredentialId>(), Err(IdError::CredentialId), "{bad}");
+        }
+        assert!(simple.parse::<RevocationId>().is_err());
     }
 }

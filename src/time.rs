@@ -48,6 +48,18 @@ impl Timestamp {
         Self(self.0.saturating_sub(micros(duration)))
     }
 
+    /// This instant without the part of a second.
+    #[must_use]
+    pub const fn whole_second(self) -> Self {
+        Self(self.0 - self.0.rem_euclid(1_000_000))
+    }
+
+    /// RFC 3339 in whole seconds, as the OCM surfaces want it.
+    #[must_use]
+    pub fn to_seconds_text(self) -> String {
+        format!("{:.0}", self.whole_second().to_jiff())
+    }
+
     fn to_jiff(self) -> jiff::Timestamp {
         let end = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
         jiff::Timestamp::from_microsecond(self.0).unwrap_or(end)
@@ -158,6 +170,9 @@ mod tests {
         let at: Timestamp = "2026-11-30T20:01:34.5Z".parse().unwrap();
         assert_eq!(at.to_string(), "2026-11-30T20:01:34.5Z");
         assert_eq!(at.to_millis_text(), "2026-11-30T20:01:34.500Z");
+        let late: Timestamp = "2026-11-30T20:01:34.999999Z".parse().unwrap();
+        assert_eq!(late.to_seconds_text(), "2026-11-30T20:01:34Z");
+        assert_eq!(Timestamp::from_micros(-1).to_seconds_text(), "1969-12-31T23:59:59Z");
         assert_eq!("2026-11-30T21:01:34.5+01:00".parse(), Ok(at));
         assert!("yesterday".parse::<Timestamp>().is_err());
     }

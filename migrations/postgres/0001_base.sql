@@ -397,3 +397,147 @@ CREATE TABLE campaign_clusters (
 CREATE INDEX campaign_clusters_by_status ON campaign_clusters (campaign_id, status, position);
 CREATE INDEX campaign_clusters_started ON campaign_clusters (campaign_id, started_at)
     WHERE started_at IS NOT NULL;
+
+-- Break-glass. One row per cluster that ever had to do with it; it is never removed, because versions of the trust
+-- bundle are never used twice.
+CREATE TABLE break_glass (
+    cluster_id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    version BIGINT NOT NULL,
+    bundle_version BIGINT NOT NULL,
+    confirmed_version BIGINT NOT NULL,
+    quarantine_since TIMESTAMPTZ,
+    quarantine_retry_at TIMESTAMPTZ,
+    created_at TIMESTAMPTZ NOT NULL,
+    due_at TIMESTAMPTZ,
+    CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
+);
+CREATE INDEX break_glass_due ON break_glass (due_at, cluster_id) WHERE due_at IS NOT NULL;
+
+-- `created_at` is empty for records from before it was written down.
+CREATE TABLE break_glass_credentials (
+    credential_id UUID NOT NULL PRIMARY KEY,
+    cluster_id TEXT COLLATE "C" NOT NULL REFERENCES break_glass (cluster_id),
+    username TEXT COLLATE "C" NOT NULL,
+    signer TEXT NOT NULL,
+    control BOOLEAN NOT NULL,
+    state TEXT NOT NULL,
+    step TEXT,
+    revocation_id UUID,
+    state_since TIMESTAMPTZ NOT NULL,
+    message TEXT NOT NULL,
+    requested_by TEXT NOT NULL,
+    reason TEXT,
+    decided_by TEXT,
+    signing_request TEXT,
+    expires_at TIMESTAMPTZ NOT NULL,
+    not_after TIMESTAMPTZ,
+    signed_at TIMESTAMPTZ,
+    endpoints JSONB NOT NULL,
+    created_at TIMESTAMPTZ,
+    accepted_at TIMESTAMPTZ,
+    issued_at TIMESTAMPTZ,
+    revoked_at TIMESTAMPTZ,
+    call TEXT,
+    call_token UUID,
+    call_at TIMESTAMPTZ,
+    trouble_since TIMESTAMPTZ,
+    trouble_attempts BIGINT NOT NULL,
+    trouble_spent BIGINT NOT NULL,
+    trouble_counting_since TIMESTAMPTZ,
+    trouble_blocked BOOLEAN NOT NULL,
+    trouble_last_error TEXT,
+    trouble_refused BOOLEAN NOT NULL,
+    next_attempt_at TIMESTAMPTZ NOT NULL,
+    CHECK ((not_after IS NULL) = (signed_at IS NULL)),
+    CHECK ((step IS NOT NULL) = (state = 'issuing')),
+    CHECK ((call IS NULL) = (call_token IS NULL) AND (call IS NULL) = (call_at IS NULL))
+);
+CREATE INDEX break_glass_credentials_by_cluster ON break_glass_credentials (cluster_id, credential_id);
+CREATE INDEX break_glass_credentials_working ON break_glass_credentials (cluster_id, credential_id)
+    WHERE state NOT IN ('revoked', 'denied', 'failed', 'expired') OR call_token IS NOT NULL;
+CREATE UNIQUE INDEX break_glass_credentials_names ON break_glass_credentials (cluster_id, username)
+    WHERE state NOT IN ('revoked', 'denied', 'failed', 'expired');
+CREATE INDEX break_glass_credentials_open_calls ON break_glass_credentials (cluster_id)
+    WHERE call_token IS NOT NULL;
+CREATE INDEX break_glass_credentials_by_state ON break_glass_credentials (state, state_since);
+
+CREATE TABLE break_glass_revocations (
+    revocation_id UUID NOT NULL PRIMARY KEY,
+    cluster_id TEXT COLLATE "C" NOT NULL REFERENCES break_glass (cluster_id),
+    scope TEXT NOT NULL,
+    state TEXT NOT NULL,
+    state_since TIMESTAMPTZ NOT NULL,
+    signer TEXT NOT NULL,
+    attempt BIGINT NOT NULL,
+    progress TEXT,
+    cut_off TIMESTAMPTZ,
+    bundle_version BIGINT NOT NULL,
+    endpoints JSONB NOT NULL,
+    requested_by TEXT NOT NULL,
+    reason TEXT,
+    created_at TIMESTAMPTZ NOT NULL,
+    ended_at TIMESTAMPTZ,
+    call TEXT,
+    call_token UUID,
+    call_at TIMESTAMPTZ,
+    trouble_since TIMESTAMPTZ,
+    trouble_attempts BIGINT NOT NULL,
+    trouble_spent BIGINT NOT NULL,
+    trouble_counting_since TIMESTAMPTZ,
+    trouble_blocked BOOLEAN NOT NULL,
+    trouble_last_error TEXT,
+    trouble_refused BOOLEAN NOT NULL,
+    next_attempt_at TIMESTAMPTZ NOT NULL,
+    CHECK ((call IS NULL) = (call_token IS NULL) AND (call IS NULL) = (call_at IS NULL))
+);
+CREATE INDEX break_glass_revocations_by_cluster
+    ON break_glass_revocations (cluster_id, created_at, revocation_id);
+CREATE INDEX break_glass_revocations_working ON break_glass_revocations (cluster_id)
+    WHERE ended_at IS NULL OR call_token IS NOT NULL;
+CREATE UNIQUE INDEX break_glass_revocations_running ON break_glass_revocations (cluster_id)
+    WHERE ended_at IS NULL AND scope = 'all';
+CREATE INDEX break_glass_revocations_open_calls ON break_glass_revocations (cluster_id)
+    WHERE call_token IS NOT NULL;
+CREATE INDEX break_glass_revocations_ended ON break_glass_revocations (ended_at)
+    WHERE ended_at IS NOT NULL;
+
+-- Authorities that no credential owns.
+CREATE TABLE break_glass_authorities (
+    authority_id UUID NOT NULL PRIMARY KEY,
+    cluster_id TEXT COLLATE "C" NOT NULL REFERENCES break_glass (cluster_id),
+    kind TEXT COLLATE "C" NOT NULL,
+    made_at TIMESTAMPTZ,
+    not_after TIMESTAMPTZ,
+    call TEXT,
+    call_token UUID,
+    call_at TIMESTAMPTZ,
+    trouble_since TIMESTAMPTZ,
+    trouble_attempts BIGINT NOT NULL,
+    trouble_spent BIGINT NOT NULL,
+    trouble_counting_since TIMESTAMPTZ,
+    trouble_blocked BOOLEAN NOT NULL,
+    trouble_last_error TEXT,
+    trouble_refused BOOLEAN NOT NULL,
+    next_attempt_at TIMESTAMPTZ NOT NULL,
+    CHECK ((call IS NULL) = (call_token IS NULL) AND (call IS NULL) = (call_at IS NULL))
+);
+CREATE INDEX break_glass_authorities_by_cluster
+    ON break_glass_authorities (cluster_id, authority_id);
+
+-- Public texts (PEM) of a credential or an authority.
+CREATE TABLE break_glass_certificates (
+    owner UUID NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    pem TEXT NOT NULL,
+    PRIMARY KEY (owner, kind)
+);
+
+-- Ciphertext, in a table of its own so that no state row ever holds it. Gone as soon as nothing needs it.
+CREATE TABLE break_glass_keys (
+    owner UUID NOT NULL,
+    purpose TEXT COLLATE "C" NOT NULL,
+    key_id TEXT COLLATE "C" NOT NULL,
+    sealed BYTEA NOT NULL,
+    PRIMARY KEY (owner, purpose)
+);
+CREATE INDEX break_glass_keys_by_key ON break_glass_keys (key_id, owner);

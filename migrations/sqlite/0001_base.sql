@@ -392,3 +392,147 @@ CREATE TABLE campaign_clusters (
 CREATE INDEX campaign_clusters_by_status ON campaign_clusters (campaign_id, status, position);
 CREATE INDEX campaign_clusters_started ON campaign_clusters (campaign_id, started_at)
     WHERE started_at IS NOT NULL;
+
+-- Break-glass. One row per cluster that ever had to do with it; it is never removed, because versions of the trust
+-- bundle are never used twice.
+CREATE TABLE break_glass (
+    cluster_id TEXT NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL,
+    bundle_version INTEGER NOT NULL,
+    confirmed_version INTEGER NOT NULL,
+    quarantine_since INTEGER,
+    quarantine_retry_at INTEGER,
+    created_at INTEGER NOT NULL,
+    due_at INTEGER,
+    CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX break_glass_due ON break_glass (due_at, cluster_id) WHERE due_at IS NOT NULL;
+
+-- `created_at` is empty for records from before it was written down.
+CREATE TABLE break_glass_credentials (
+    credential_id BLOB NOT NULL PRIMARY KEY CHECK (length(credential_id) = 16),
+    cluster_id TEXT NOT NULL REFERENCES break_glass (cluster_id),
+    username TEXT NOT NULL,
+    signer TEXT NOT NULL,
+    control INTEGER NOT NULL CHECK (control IN (0, 1)),
+    state TEXT NOT NULL,
+    step TEXT,
+    revocation_id BLOB CHECK (revocation_id IS NULL OR length(revocation_id) = 16),
+    state_since INTEGER NOT NULL,
+    message TEXT NOT NULL,
+    requested_by TEXT NOT NULL,
+    reason TEXT,
+    decided_by TEXT,
+    signing_request TEXT,
+    expires_at INTEGER NOT NULL,
+    not_after INTEGER,
+    signed_at INTEGER,
+    endpoints TEXT NOT NULL CHECK (json_valid(endpoints)),
+    created_at INTEGER,
+    accepted_at INTEGER,
+    issued_at INTEGER,
+    revoked_at INTEGER,
+    call TEXT,
+    call_token BLOB CHECK (call_token IS NULL OR length(call_token) = 16),
+    call_at INTEGER,
+    trouble_since INTEGER,
+    trouble_attempts INTEGER NOT NULL,
+    trouble_spent INTEGER NOT NULL,
+    trouble_counting_since INTEGER,
+    trouble_blocked INTEGER NOT NULL CHECK (trouble_blocked IN (0, 1)),
+    trouble_last_error TEXT,
+    trouble_refused INTEGER NOT NULL CHECK (trouble_refused IN (0, 1)),
+    next_attempt_at INTEGER NOT NULL,
+    CHECK ((not_after IS NULL) = (signed_at IS NULL)),
+    CHECK ((step IS NOT NULL) = (state = 'issuing')),
+    CHECK ((call IS NULL) = (call_token IS NULL) AND (call IS NULL) = (call_at IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX break_glass_credentials_by_cluster ON break_glass_credentials (cluster_id, credential_id);
+CREATE INDEX break_glass_credentials_working ON break_glass_credentials (cluster_id, credential_id)
+    WHERE state NOT IN ('revoked', 'denied', 'failed', 'expired') OR call_token IS NOT NULL;
+CREATE UNIQUE INDEX break_glass_credentials_names ON break_glass_credentials (cluster_id, username)
+    WHERE state NOT IN ('revoked', 'denied', 'failed', 'expired');
+CREATE INDEX break_glass_credentials_open_calls ON break_glass_credentials (cluster_id)
+    WHERE call_token IS NOT NULL;
+CREATE INDEX break_glass_credentials_by_state ON break_glass_credentials (state, state_since);
+
+CREATE TABLE break_glass_revocations (
+    revocation_id BLOB NOT NULL PRIMARY KEY CHECK (length(revocation_id) = 16),
+    cluster_id TEXT NOT NULL REFERENCES break_glass (cluster_id),
+    scope TEXT NOT NULL,
+    state TEXT NOT NULL,
+    state_since INTEGER NOT NULL,
+    signer TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    progress TEXT,
+    cut_off INTEGER,
+    bundle_version INTEGER NOT NULL,
+    endpoints TEXT NOT NULL CHECK (json_valid(endpoints)),
+    requested_by TEXT NOT NULL,
+    reason TEXT,
+    created_at INTEGER NOT NULL,
+    ended_at INTEGER,
+    call TEXT,
+    call_token BLOB CHECK (call_token IS NULL OR length(call_token) = 16),
+    call_at INTEGER,
+    trouble_since INTEGER,
+    trouble_attempts INTEGER NOT NULL,
+    trouble_spent INTEGER NOT NULL,
+    trouble_counting_since INTEGER,
+    trouble_blocked INTEGER NOT NULL CHECK (trouble_blocked IN (0, 1)),
+    trouble_last_error TEXT,
+    trouble_refused INTEGER NOT NULL CHECK (trouble_refused IN (0, 1)),
+    next_attempt_at INTEGER NOT NULL,
+    CHECK ((call IS NULL) = (call_token IS NULL) AND (call IS NULL) = (call_at IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX break_glass_revocations_by_cluster
+    ON break_glass_revocations (cluster_id, created_at, revocation_id);
+CREATE INDEX break_glass_revocations_working ON break_glass_revocations (cluster_id)
+    WHERE ended_at IS NULL OR call_token IS NOT NULL;
+CREATE UNIQUE INDEX break_glass_revocations_running ON break_glass_revocations (cluster_id)
+    WHERE ended_at IS NULL AND scope = 'all';
+CREATE INDEX break_glass_revocations_open_calls ON break_glass_revocations (cluster_id)
+    WHERE call_token IS NOT NULL;
+CREATE INDEX break_glass_revocations_ended ON break_glass_revocations (ended_at)
+    WHERE ended_at IS NOT NULL;
+
+-- Authorities that no credential owns.
+CREATE TABLE break_glass_authorities (
+    authority_id BLOB NOT NULL PRIMARY KEY CHECK (length(authority_id) = 16),
+    cluster_id TEXT NOT NULL REFERENCES break_glass (cluster_id),
+    kind TEXT NOT NULL,
+    made_at INTEGER,
+    not_after INTEGER,
+    call TEXT,
+    call_token BLOB CHECK (call_token IS NULL OR length(call_token) = 16),
+    call_at INTEGER,
+    trouble_since INTEGER,
+    trouble_attempts INTEGER NOT NULL,
+    trouble_spent INTEGER NOT NULL,
+    trouble_counting_since INTEGER,
+    trouble_blocked INTEGER NOT NULL CHECK (trouble_blocked IN (0, 1)),
+    trouble_last_error TEXT,
+    trouble_refused INTEGER NOT NULL CHECK (trouble_refused IN (0, 1)),
+    next_attempt_at INTEGER NOT NULL,
+    CHECK ((call IS NULL) = (call_token IS NULL) AND (call IS NULL) = (call_at IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX break_glass_authorities_by_cluster
+    ON break_glass_authorities (cluster_id, authority_id);
+
+-- Public texts (PEM) of a credential or an authority.
+CREATE TABLE break_glass_certificates (
+    owner BLOB NOT NULL CHECK (length(owner) = 16),
+    kind TEXT NOT NULL,
+    pem TEXT NOT NULL,
+    PRIMARY KEY (owner, kind)
+) STRICT, WITHOUT ROWID;
+
+-- Ciphertext, in a table of its own so that no state row ever holds it. Gone as soon as nothing needs it.
+CREATE TABLE break_glass_keys (
+    owner BLOB NOT NULL CHECK (length(owner) = 16),
+    purpose TEXT NOT NULL,
+    key_id TEXT NOT NULL,
+    sealed BLOB NOT NULL,
+    PRIMARY KEY (owner, purpose)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX break_glass_keys_by_key ON break_glass_keys (key_id, owner);

@@ -23,6 +23,7 @@
 //! | [`usage`] | reads who was seen by the registries themselves |
 //! | [`reads`] | tells the audit of every pull secret that is handed out |
 //! | `points` | where a test lets the process die |
+//! | [`break_glass`] | the steps of break-glass credentials |
 //! | [`measured`] | the store, with a stopwatch |
 //! | [`read`] | what is read for GET and heartbeats, from the database |
 //!
@@ -31,6 +32,7 @@
 
 pub mod activity;
 pub mod audit;
+pub mod break_glass;
 pub mod breakers;
 pub mod calls;
 pub mod campaigns;

@@ -1,6 +1,7 @@
 //! `serve` and `migrate`: the one place that knows all layers and puts them together.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use actix_web::web::Data;
 use anyhow::{Context, anyhow, bail};
@@ -8,6 +9,8 @@ use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::shutdown::{Shutdown, Signals};
+use crate::actors::break_glass::fleet::{self, Fleet};
+use crate::actors::break_glass::service::Service;
 use crate::actors::deps::Deps;
 use crate::actors::measured::Measured;
 use crate::actors::reads::{self, ReadLog};
@@ -19,12 +22,14 @@ use crate::crypto::{AuditKey, SharedKeyring};
 use crate::failpoints::FailPoints;
 use crate::http::auth::{Authenticator, StaticTokens};
 use crate::http::edge::{Edge, Lifecycle};
+use crate::http::handlers::break_glass::{Desk, DeskRules, Lifetimes};
 use crate::http::handlers::{Backend, Repeats, Work, handlers};
 use crate::http::health::{Check, Passed, Readiness, RegistryHealth};
 use crate::http::limits::Limits;
 use crate::http::server;
 use crate::registries::lane::BreakerState;
-use crate::store::{AuditSeal, PgStore, SqliteStore, Store};
+use crate::store::break_glass::BreakGlassStore;
+use crate::store::{AuditSeal, PgStore, SqliteStore, Store, StoreError};
 use crate::telemetry::Metrics;
 use crate::time::{Clock, SystemClock};
 
@@ -44,13 +49,14 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     let metrics = Metrics::new()?;
     let lifecycle = Lifecycle::default();
     let backend = Backend::default();
+    let late: LateService = Arc::default();
     let edge = Data::new(Edge {
         metrics: metrics.clone(),
         clock: clock.clone(),
         authenticator: authenticator(&config)?,
         limits: Limits::new(&config.limits),
         lifecycle: lifecycle.clone(),
-        readiness: readiness(&backend),
+        readiness: readiness(&backend, &late),
         request_wait: config.server.request_wait,
     });
     // Listening comes first: a probe is answered while the rest is set up.
@@ -62,11 +68,18 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
 
     let audit_key = AuditKey::load(&config.encryption.keys_dir).context(NO_AUDIT_KEY)?;
     let repeats = Repeats::new(&audit_key, config.server.request_wait);
+    let slow_repeats = Repeats::new(&audit_key, config.break_glass.wait);
     let set_up = async {
-        let deps = Arc::new(deps(&config, dev, clock, metrics.clone(), audit_key).await?);
-        anyhow::Ok((System::start(deps.clone()).await?, deps))
+        let fleet = Fleet::load(&config).await?;
+        let stores = stores(&config, dev, audit_key).await?;
+        let deps = deps(&config, &stores, clock, metrics.clone()).await?;
+        let deps = Arc::new(deps);
+        let system = System::start(deps.clone()).await?;
+        let (store, policy) = (stores.break_glass, fleet::policy(&config));
+        let break_glass = Service::start(deps.clone(), store, fleet, policy).await?;
+        anyhow::Ok((system, Arc::new(break_glass), deps))
     };
-    let (system, deps) = tokio::select! {
+    let (system, break_glass, deps) = tokio::select! {
         done = set_up => done?,
         signal = signals.next() => {
             tracing::info!(signal, "told to stop before it was ready");
@@ -75,6 +88,8 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     };
     let reads = ReadLog::start(deps.clone(), config.audit.reads, reads::BUFFER);
     backend.set(Work::new(deps.clone(), system.shards.clone(), repeats, reads));
+    let _ = late.set(break_glass.clone());
+    backend.set_desk(desk(&config, &deps, break_glass.clone(), slow_repeats));
     lifecycle.begin_serving();
     metrics.up.set(1);
     tracing::info!("ready");
@@ -93,6 +108,7 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
         pages,
         backend,
         system,
+        break_glass,
         deps,
         delay: config.server.drain_delay,
         limit: config.server.shutdown_timeout,
@@ -115,23 +131,53 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     AuditKey::load(keys_dir).map(drop).context(NO_AUDIT_KEY)
 }
 
+/// The database, asked in two ways.
+struct Stores {
+    all: Arc<dyn Store>,
+    break_glass: Arc<dyn BreakGlassStore>,
+}
+
+impl Stores {
+    fn of<S: Store + BreakGlassStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        Self { all: store.clone(), break_glass: store }
+    }
+}
+
+async fn stores(config: &Config, dev: bool, audit_key: AuditKey) -> anyhow::Result<Stores> {
+    let stores = open_stores(config, Some(Arc::new(Sealer(audit_key)))).await?;
+    if dev {
+        stores.all.migrate().await?;
+    } else {
+        stores.all.check_schema().await?;
+    }
+    Ok(stores)
+}
+
+/// How many sealed values each key has.
+async fn census<S: Store + ?Sized, B: BreakGlassStore + ?Sized>(
+    store: &S,
+    break_glass: &B,
+) -> Result<BTreeMap<String, u64>, StoreError> {
+    let mut census = store.key_census().await?;
+    for (key_id, count) in break_glass.break_glass_key_census().await? {
+        *census.entry(key_id).or_default() += count;
+    }
+    Ok(census)
+}
+
 async fn deps(
     config: &Config,
-    dev: bool,
+    stores: &Stores,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    audit_key: AuditKey,
 ) -> anyhow::Result<Deps> {
     let keys_dir = &config.encryption.keys_dir;
     let keyring = SharedKeyring::load(keys_dir, config.encryption.primary.as_deref())?;
-    let store = open_store(config, Some(Arc::new(Sealer(audit_key)))).await?;
-    if dev {
-        store.migrate().await?;
-    } else {
-        store.check_schema().await?;
-    }
+    let store = stores.all.clone();
     store.claim_installation(&config.installation.id, clock.now()).await?;
-    let needed: Vec<String> = store.key_census().await?.into_keys().collect();
+    let census = census(&*store, &*stores.break_glass).await?;
+    let needed: Vec<String> = census.into_keys().collect();
     keyring.get().check_needed(&needed)?;
     let registries = registries::registries(config)?;
     let tuning = registries::tuning(config);
@@ -149,6 +195,19 @@ async fn deps(
         restored: crate::actors::restored::RestoredLatch::default(),
         failpoints: failpoints()?,
     })
+}
+
+fn desk(config: &Config, deps: &Deps, break_glass: Arc<Service>, repeats: Repeats) -> Desk {
+    let section = &config.break_glass;
+    let lifetimes =
+        Lifetimes { default: section.default_expiration, longest: section.max_expiration };
+    Desk {
+        break_glass,
+        rules: DeskRules { lifetimes, wait: section.wait },
+        store: deps.store.clone(),
+        clock: deps.clock.clone(),
+        repeats,
+    }
 }
 
 /// Armed by nobody but tests.
@@ -171,13 +230,16 @@ fn authenticator(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {
     }
 }
 
+/// Empty until it is set up.
+type LateService = Arc<OnceLock<Arc<Service>>>;
+
 /// What `/readyz` looks at. Before the set-up is done nothing of it is there.
-fn readiness(backend: &Backend) -> Readiness {
+fn readiness(backend: &Backend, late: &LateService) -> Readiness {
     let (for_registries, for_restored) = (backend.clone(), backend.clone());
     Readiness::default()
         .deciding("config", Passed)
         .deciding("database", Database(backend.clone()))
-        .deciding("encryption_keys", Keys(backend.clone()))
+        .deciding("encryption_keys", Keys(backend.clone(), late.clone()))
         .noticing("restored", move || {
             for_restored.get().is_ok_and(|work| work.deps.restored.is_latched())
         })
@@ -211,14 +273,18 @@ impl Check for Database {
 }
 
 /// Every key that rows need is at hand.
-struct Keys(Backend);
+struct Keys(Backend, LateService);
 
 #[async_trait]
 impl Check for Keys {
     async fn check(&self) -> Result<(), String> {
         let work = self.0.get().map_err(|error| error.to_string())?;
         let census = work.deps.store.key_census().await.map_err(|error| error.to_string())?;
-        let needed: Vec<String> = census.into_keys().collect();
+        let mut needed: Vec<String> = census.into_keys().collect();
+        if let Some(break_glass) = self.1.get() {
+            let census = break_glass.key_census().await.map_err(|error| error.to_string())?;
+            needed.extend(census.into_keys());
+        }
         work.deps.keyring.get().check_needed(&needed).map_err(|error| error.to_string())
     }
 }
@@ -229,7 +295,7 @@ impl Check for Keys {
 /// When the database cannot be reached or refuses.
 pub async fn migrate(config: Config) -> anyhow::Result<()> {
     // A migration writes no audit.
-    let store = open_store(&config, None).await?;
+    let store = open_stores(&config, None).await?.all;
     let before = store.schema_version().await?;
     store.migrate().await?;
     let after = store.schema_version().await?;
@@ -248,24 +314,21 @@ pub(super) fn database_url(config: &Config) -> anyhow::Result<SecretString> {
 }
 
 /// Opens the configured database for writing.
-async fn open_store(
-    config: &Config,
-    seal: Option<Arc<dyn AuditSeal>>,
-) -> anyhow::Result<Arc<dyn Store>> {
+async fn open_stores(config: &Config, seal: Option<Arc<dyn AuditSeal>>) -> anyhow::Result<Stores> {
     let url = database_url(config)?;
     let (url, connections) = (url.expose_secret(), config.db.max_connections);
     if url.starts_with("postgres") {
         let store = PgStore::open(url, connections).await?;
         store.check_server().await?;
         return Ok(match seal {
-            Some(seal) => Arc::new(store.with_audit_seal(seal)),
-            None => Arc::new(store),
+            Some(seal) => Stores::of(store.with_audit_seal(seal)),
+            None => Stores::of(store),
         });
     }
     let store = SqliteStore::open(url, connections).await?;
     Ok(match seal {
-        Some(seal) => Arc::new(store.with_audit_seal(seal)),
-        None => Arc::new(store),
+        Some(seal) => Stores::of(store.with_audit_seal(seal)),
+        None => Stores::of(store),
     })
 }
 
@@ -284,15 +347,12 @@ pub struct StoredCensus;
 
 #[async_trait]
 impl super::keys::KeyCensus for StoredCensus {
-    async fn rows(
-        &self,
-        config: &Config,
-    ) -> anyhow::Result<Option<std::collections::BTreeMap<String, u64>>> {
+    async fn rows(&self, config: &Config) -> anyhow::Result<Option<BTreeMap<String, u64>>> {
         let url = config.db.connection_url()?;
         let Some(path) = url.expose_secret().strip_prefix("sqlite://") else {
             let store = PgStore::open(url.expose_secret(), 1).await?;
             let migrated = store.schema_version().await? > 0;
-            let census = if migrated { Some(store.key_census().await?) } else { None };
+            let census = if migrated { Some(census(&store, &store).await?) } else { None };
             store.close().await;
             return Ok(census);
         };
@@ -300,7 +360,7 @@ impl super::keys::KeyCensus for StoredCensus {
             return Ok(None);
         }
         let store = SqliteStore::open_read_only(url.expose_secret(), 1).await?;
-        let census = store.key_census().await;
+        let census = census(&store, &store).await;
         store.close().await;
         Ok(Some(census?))
     }

@@ -10,7 +10,9 @@ use actix_web::http::header::{self, HeaderMap};
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use uuid::Uuid;
 
+use super::ocm;
 use super::problem::ApiError;
+use crate::state::break_glass::Surface;
 
 /// The caller's or our name of a request.
 pub const REQUEST_ID: &str = "x-request-id";
@@ -37,6 +39,8 @@ pub struct Inner {
     pub path: String,
     /// What the client calls itself.
     pub user_agent: Option<String>,
+    /// The OCM surface that the path is on, which has answers of its own.
+    pub surface: Option<Surface>,
 }
 
 impl std::ops::Deref for RequestContext {
@@ -58,7 +62,9 @@ impl RequestContext {
         let path = request.path().to_owned();
         let user_agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
         let user_agent = user_agent.map(|text| text.chars().take(MAX_USER_AGENT).collect());
-        Self(Rc::new(Inner { request_id, trace_id, method, path, user_agent }))
+        // The path that the framework routes by, so that both agree.
+        let surface = ocm::surface_of(request.match_info().as_str());
+        Self(Rc::new(Inner { request_id, trace_id, method, path, user_agent, surface }))
     }
 }
 

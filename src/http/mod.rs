@@ -6,6 +6,7 @@
 //! | [`auth`] | who is calling, and whether they may |
 //! | [`context`], `frame`, `gate` | what happens around every request, in this order |
 //! | [`extract`] | what handlers take from a request, checked |
+//! | [`ocm`] | the two interfaces for OCM clients: where they are and how they spell things |
 //! | [`problem`] | what a client is told when something goes wrong |
 //! | [`document`], [`resource`], [`answer`] | what a client is given when nothing does |
 //! | [`health`] | probes and metrics |
@@ -25,6 +26,7 @@ mod gate;
 pub mod handlers;
 pub mod health;
 pub mod limits;
+pub mod ocm;
 pub mod problem;
 pub mod resource;
 pub mod routes;

@@ -34,6 +34,13 @@ pub enum Permission {
     FleetCreate,
     FleetUpdate,
     AuditList,
+    CredentialsCreate,
+    CredentialsGet,
+    CredentialsList,
+    CredentialsDelete,
+    CredentialsApprove,
+    TrustBundleGet,
+    TrustBundleConfirm,
 }
 
 /// Everybody who gets the pull secret itself.
@@ -42,6 +49,8 @@ const HOLDERS: &[Role] = &[Role::Adapter, Role::Operator, Role::Admin];
 const OPERATORS: &[Role] = &[Role::Operator, Role::Admin];
 /// Everybody who looks after the fleet.
 const WATCHERS: &[Role] = &[Role::Operator, Role::Admin, Role::Viewer];
+const CREDENTIALS: &str = "break-glass-credentials";
+const TRUST_BUNDLE: &str = "break-glass-credentials/trust-bundle";
 const EVERYBODY: &[Role] = &[Role::Adapter, Role::Operator, Role::Admin, Role::Viewer];
 
 impl Permission {
@@ -65,6 +74,14 @@ impl Permission {
             Self::FleetUpdate => ("credentials-fleet", "update", OPERATORS),
             // A subresource of its own, so that a reviewer can tell it from the rest of the fleet.
             Self::AuditList => ("credentials-fleet/audit", "list", OPERATORS),
+            Self::CredentialsCreate => (CREDENTIALS, "create", OPERATORS),
+            Self::CredentialsGet => (CREDENTIALS, "get", OPERATORS),
+            Self::CredentialsList => (CREDENTIALS, "list", WATCHERS),
+            Self::CredentialsDelete => (CREDENTIALS, "delete", OPERATORS),
+            // Whether it is the caller's own request is known to the machine only.
+            Self::CredentialsApprove => (CREDENTIALS, "approve", OPERATORS),
+            Self::TrustBundleGet => (TRUST_BUNDLE, "get", EVERYBODY),
+            Self::TrustBundleConfirm => (TRUST_BUNDLE, "confirm", HOLDERS),
         }
     }
 
@@ -132,6 +149,24 @@ pub enum Op {
     PauseCampaign,
     ResumeCampaign,
     AbortCampaign,
+    MgmtListCredentials,
+    MgmtRequestCredential,
+    MgmtRevokeCredentials,
+    MgmtReadCredential,
+    MgmtReadCredentialStatus,
+    MgmtRevokeCredential,
+    AroListCredentials,
+    AroRequestCredential,
+    AroRevokeCredentials,
+    AroReadCredential,
+    AroReadCredentialStatus,
+    AroRevokeCredential,
+    ListRevocations,
+    ReadRevocation,
+    ReadTrustBundle,
+    ConfirmTrustBundle,
+    ApproveCredential,
+    DenyCredential,
     Healthz,
     Readyz,
 }
@@ -188,6 +223,24 @@ const ROTATION_ROLLBACK: &str =
 const ROTATION_CANCEL: &str =
     "/v1/clusters/{cluster_id}/pull-secrets/rotations/{rotation_id}/cancel";
 
+const MGMT_CREDENTIALS: &str =
+    "/api/clusters_mgmt/v1/clusters/{cluster_id}/break_glass_credentials";
+const MGMT_CREDENTIAL: &str =
+    "/api/clusters_mgmt/v1/clusters/{cluster_id}/break_glass_credentials/{credential_id}";
+const MGMT_STATUS: &str =
+    "/api/clusters_mgmt/v1/clusters/{cluster_id}/break_glass_credentials/{credential_id}/status";
+const ARO_CREDENTIALS: &str = "/api/aro_hcp/v1alpha1/clusters/{cluster_id}/break_glass_credentials";
+const ARO_CREDENTIAL: &str =
+    "/api/aro_hcp/v1alpha1/clusters/{cluster_id}/break_glass_credentials/{credential_id}";
+const ARO_STATUS: &str =
+    "/api/aro_hcp/v1alpha1/clusters/{cluster_id}/break_glass_credentials/{credential_id}/status";
+const REVOCATIONS: &str = "/v1/clusters/{cluster_id}/break-glass/revocations";
+const REVOCATION: &str = "/v1/clusters/{cluster_id}/break-glass/revocations/{revocation_id}";
+const BUNDLE: &str = "/v1/clusters/{cluster_id}/break-glass/trust-bundle";
+const BUNDLE_CONFIRM: &str = "/v1/clusters/{cluster_id}/break-glass/trust-bundle/confirm";
+const APPROVE: &str = "/v1/clusters/{cluster_id}/break-glass/{credential_id}/approve";
+const DENY: &str = "/v1/clusters/{cluster_id}/break-glass/{credential_id}/deny";
+
 impl Op {
     /// The operation's row.
     #[must_use]
@@ -235,6 +288,44 @@ impl Op {
             Self::PauseCampaign => (Post, CAMPAIGN_PAUSE, AnyOf(&[May::FleetUpdate]), false),
             Self::ResumeCampaign => (Post, CAMPAIGN_RESUME, AnyOf(&[May::FleetUpdate]), false),
             Self::AbortCampaign => (Post, CAMPAIGN_ABORT, AnyOf(&[May::FleetUpdate]), false),
+            Self::MgmtListCredentials => {
+                (Get, MGMT_CREDENTIALS, AnyOf(&[May::CredentialsList]), true)
+            }
+            Self::MgmtRequestCredential => {
+                (Post, MGMT_CREDENTIALS, AnyOf(&[May::CredentialsCreate]), false)
+            }
+            Self::MgmtRevokeCredentials => {
+                (Delete, MGMT_CREDENTIALS, AnyOf(&[May::CredentialsDelete]), true)
+            }
+            Self::MgmtReadCredential => (Get, MGMT_CREDENTIAL, AnyOf(&[May::CredentialsGet]), true),
+            Self::MgmtReadCredentialStatus => {
+                (Get, MGMT_STATUS, AnyOf(&[May::CredentialsGet]), true)
+            }
+            Self::MgmtRevokeCredential => {
+                (Delete, MGMT_CREDENTIAL, AnyOf(&[May::CredentialsDelete]), true)
+            }
+            Self::AroListCredentials => {
+                (Get, ARO_CREDENTIALS, AnyOf(&[May::CredentialsList]), true)
+            }
+            Self::AroRequestCredential => {
+                (Post, ARO_CREDENTIALS, AnyOf(&[May::CredentialsCreate]), false)
+            }
+            Self::AroRevokeCredentials => {
+                (Delete, ARO_CREDENTIALS, AnyOf(&[May::CredentialsDelete]), true)
+            }
+            Self::AroReadCredential => (Get, ARO_CREDENTIAL, AnyOf(&[May::CredentialsGet]), true),
+            Self::AroReadCredentialStatus => (Get, ARO_STATUS, AnyOf(&[May::CredentialsGet]), true),
+            Self::AroRevokeCredential => {
+                (Delete, ARO_CREDENTIAL, AnyOf(&[May::CredentialsDelete]), true)
+            }
+            Self::ListRevocations => (Get, REVOCATIONS, AnyOf(&[May::CredentialsList]), true),
+            Self::ReadRevocation => (Get, REVOCATION, AnyOf(&[May::CredentialsGet]), true),
+            Self::ReadTrustBundle => (Get, BUNDLE, AnyOf(&[May::TrustBundleGet]), true),
+            Self::ConfirmTrustBundle => {
+                (Post, BUNDLE_CONFIRM, AnyOf(&[May::TrustBundleConfirm]), true)
+            }
+            Self::ApproveCredential => (Post, APPROVE, AnyOf(&[May::CredentialsApprove]), false),
+            Self::DenyCredential => (Post, DENY, AnyOf(&[May::CredentialsApprove]), false),
             Self::Healthz => (Get, "/healthz", Probe, true),
             Self::Readyz => (Get, "/readyz", Probe, true),
         };

@@ -5,6 +5,8 @@
 //! (what is true afterwards), `effects` (the calls that the state wants) and `due_at` (when it wants
 //! to be looked at again).
 
+pub mod break_glass;
 pub mod campaign;
 pub mod pull_secret;
+pub mod shared;
 pub mod sweep;

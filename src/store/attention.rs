@@ -112,7 +112,8 @@ pub(super) fn plan(
             | Key::PullSecret { .. }
             | Key::Audit { .. }
             | Key::Campaign { .. }
-            | Key::Member { .. },
+            | Key::Member { .. }
+            | Key::Revocation { .. },
         ) => {
             return Err(CursorError::OtherList);
         }

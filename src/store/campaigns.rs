@@ -211,7 +211,8 @@ pub(super) fn campaign_start(cursor: Option<&Cursor>) -> Result<Uuid, CursorErro
             | Key::PullSecret { .. }
             | Key::Attention { .. }
             | Key::Audit { .. }
-            | Key::Member { .. },
+            | Key::Member { .. }
+            | Key::Revocation { .. },
         ) => Err(CursorError::OtherList),
     }
 }
@@ -226,7 +227,8 @@ pub(super) fn member_start(cursor: Option<&Cursor>) -> Result<u32, CursorError> 
             | Key::PullSecret { .. }
             | Key::Attention { .. }
             | Key::Audit { .. }
-            | Key::Campaign { .. },
+            | Key::Campaign { .. }
+            | Key::Revocation { .. },
         ) => Err(CursorError::OtherList),
     }
 }

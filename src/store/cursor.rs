@@ -29,6 +29,7 @@ pub(super) enum Key {
     Audit { id: i64 },
     Campaign { id: CampaignId },
     Member { position: u32 },
+    Revocation { at: i64, id: uuid::Uuid },
 }
 
 /// Why a text is not a cursor.

@@ -11,6 +11,8 @@
 //! | `campaigns` | campaigns and their members |
 //! | `turns` | whose turn it is to rotate |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
+//! | [`break_glass`] | the same for break-glass credentials: a trait of its own |
+//! | [`search`] | `search` and `order` of lists, from text to a tree |
 //! | [`OwnedBy`], [`Claimed`], [`Hint`] (`replicas`) | who works on what |
 //! | `rows`, `schema` | what both databases have in common |
 //! | [`sqlite`] | the embedded database |
@@ -22,6 +24,7 @@
 
 mod attention;
 mod audit;
+pub mod break_glass;
 mod campaigns;
 mod columns;
 mod commit;
@@ -33,6 +36,7 @@ pub mod postgres;
 mod replicas;
 mod rows;
 mod schema;
+pub mod search;
 pub mod sqlite;
 mod sweep;
 mod turns;

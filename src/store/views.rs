@@ -280,7 +280,8 @@ pub(super) fn rotation_start(cursor: Option<&Cursor>) -> Result<(i64, Uuid), Cur
             | Key::Attention { .. }
             | Key::Audit { .. }
             | Key::Campaign { .. }
-            | Key::Member { .. },
+            | Key::Member { .. }
+            | Key::Revocation { .. },
         ) => Err(CursorError::OtherList),
     }
 }
@@ -295,7 +296,8 @@ pub(super) fn pull_secret_start(cursor: Option<&Cursor>) -> Result<String, Curso
             | Key::Attention { .. }
             | Key::Audit { .. }
             | Key::Campaign { .. }
-            | Key::Member { .. },
+            | Key::Member { .. }
+            | Key::Revocation { .. },
         ) => Err(CursorError::OtherList),
     }
 }
@@ -310,7 +312,8 @@ pub(super) fn audit_start(cursor: Option<&Cursor>) -> Result<i64, CursorError> {
             | Key::PullSecret { .. }
             | Key::Attention { .. }
             | Key::Campaign { .. }
-            | Key::Member { .. },
+            | Key::Member { .. }
+            | Key::Revocation { .. },
         ) => Err(CursorError::OtherList),
     }
 }

@@ -37,7 +37,16 @@ struct Story {
 
 impl Story {
     async fn start(directory: &Path, format: &str, registry: &Talkative) -> Self {
+        let clusters = directory.join("clusters.yaml");
+        let entry = json!({
+            "server": "https://127.0.0.1:1", "ca_file": directory.join("ca.pem"),
+            "bundle_only": true,
+        });
+        let ca = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        fs::write(directory.join("ca.pem"), ca).unwrap();
+        fs::write(&clusters, json!({"*": entry}).to_string()).unwrap();
         let setup = Setup::quick()
+            .env("HYPERFLEET_BREAK_GLASS_CLUSTERS_FILE", clusters.to_str().unwrap())
             .env("HYPERFLEET_LOG_FORMAT", format)
             // In the middle of a call that holds a secret, with all that a panic writes about it.
             .env("HYPERFLEET_FAILPOINTS", "after_call:create=panic@2,before_call:verify=panic@2")
@@ -79,6 +88,7 @@ impl Story {
         let mut body = answer.body.clone();
         if let Some(object) = body.as_object_mut().filter(|_| answer.status == 200) {
             object.remove("pull_secret");
+            object.remove("kubeconfig");
         }
         let text = format!("{} {:?} {body}", answer.status, answer.headers);
         self.look(&format!("answer of {place}"), text.as_bytes());
@@ -163,7 +173,7 @@ fn files_in(directory: &Path, into: &mut Vec<PathBuf>) {
 }
 
 /// The places of a request at which a secret can stand by mistake.
-fn astray(request: impl Fn() -> RequestBuilder) -> Vec<RequestBuilder> {
+fn astray(request: impl Fn() -> RequestBuilder, keeps_reason: bool) -> Vec<RequestBuilder> {
     let parameters = [
         "token",
         "cursor",
@@ -208,14 +218,21 @@ fn astray(request: impl Fn() -> RequestBuilder) -> Vec<RequestBuilder> {
     ];
     let queries = parameters.iter().map(|name| request().query(&[(name, STRAY)]));
     let headers = headers.iter().map(|name| request().header(*name, STRAY).body("{}"));
-    let bodies = bodies.iter().map(|body| request().json(body));
+    // What is said as the reason of a break-glass credential is meant to be kept.
+    let kept = |body: &&Value| keeps_reason && body.get("reason").is_some();
+    let bodies = bodies.iter().filter(|body| !kept(body)).map(|body| request().json(body));
     let broken = [format!("{{\"token\": \"{STRAY}"), format!("token={STRAY}")];
     let broken = broken.into_iter().map(|body| request().body(body));
     queries.chain(headers).chain(bodies).chain(broken).collect()
 }
 
 fn path_of(route: &Route, cluster: &str) -> String {
-    route.path.replace("{cluster_id}", cluster).replace("{rotation_id}", UNKNOWN_ROTATION)
+    route
+        .path
+        .replace("{cluster_id}", cluster)
+        .replace("{rotation_id}", UNKNOWN_ROTATION)
+        .replace("{credential_id}", &"0".repeat(32))
+        .replace("{revocation_id}", "0196f3a0-7c1e-7d2a-9b3c-2f4a5b6c7d8e")
 }
 
 /// Every route, with secrets wherever they do not belong.
@@ -227,7 +244,8 @@ async fn every_route(story: &mut Story) {
             let request = story.service.request(method.clone(), &path);
             request.header("Prefer", "respond-async")
         };
-        for request in astray(request) {
+        let keeps_reason = route.path.contains("break");
+        for request in astray(request, keeps_reason) {
             story.send(request).await;
         }
         for authorization in authorizations() {
@@ -255,6 +273,26 @@ fn authorizations() -> Vec<String> {
         format!("Basic {}", STANDARD.encode(WRONG_SECRET)),
         format!("Basic {}", STANDARD.encode(format!("{WRONG_SECRET}:"))),
     ]
+}
+
+/// A kubeconfig: its key is in the one answer that is meant to hold it.
+async fn break_glass(story: &mut Story) {
+    let path = "/api/clusters_mgmt/v1/clusters/cls-1/break_glass_credentials";
+    let made = story.post(path, json!({"username": "ada"})).await;
+    assert_eq!((made.status, &made.body["status"]), (201, &json!("issued")), "{}", made.body);
+    let one = format!("{path}/{}", made.body["id"].as_str().unwrap());
+    let kubeconfig = story.get(&one).await.body["kubeconfig"].as_str().unwrap().to_owned();
+    let key = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("client-key-data: "));
+    let key = String::from_utf8(STANDARD.decode(key.unwrap()).unwrap()).unwrap();
+    for line in key.lines().filter(|line| !line.starts_with("-----")) {
+        story.needles.add("private key", line.as_bytes());
+    }
+    assert!(!story.needles.found_in("control", kubeconfig.as_bytes()).is_empty());
+    for path in [path, &format!("{one}/status"), "/v1/clusters/cls-1/break-glass/trust-bundle"] {
+        assert_eq!(story.get(path).await.status, 200, "{path}");
+    }
+    let revoke = story.service.request(Method::DELETE, &one);
+    assert_eq!(story.send(revoke).await.status, 204);
 }
 
 /// A second caller that sees no secrets.
@@ -330,6 +368,7 @@ async fn a_whole_life(format: &str) {
     a_broken_file_and_a_death(&mut story).await;
     // The first one is revoked by now.
     assert_eq!(story.heartbeat("cls-1", &format!("Basic {first}")).await.status, 401);
+    break_glass(&mut story).await;
     every_route(&mut story).await;
     let page = story.service.metrics_page().await;
     story.look("metrics", page.as_bytes());

@@ -4,6 +4,7 @@ mod actors;
 mod api;
 mod audit;
 mod bench;
+mod break_glass;
 mod campaigns;
 mod chaos;
 mod cli;

@@ -18,7 +18,7 @@ use crate::http::edge::Edge;
 use crate::http::problem::{ApiError, Constraint, FieldError, Scheme};
 
 /// No request waits longer.
-const MAX_WAIT: u64 = 60;
+pub(super) const MAX_WAIT: u64 = 60;
 const MAX_REASON: usize = 512;
 const MAX_KEY: usize = 255;
 
@@ -41,6 +41,22 @@ impl FromRequest for Prefer {
             Some(edge) => Ok(Self { wait: wait(request.headers()).unwrap_or(edge.request_wait) }),
             None => Err(ApiError::internal("the application has no edge")),
         })
+    }
+}
+
+/// The same for calls that wait by rules of their own: only what the client says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preferred {
+    /// At most so long; none where the client does not care.
+    pub wait: Option<Duration>,
+}
+
+impl FromRequest for Preferred {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(Ok(Self { wait: wait(request.headers()) }))
     }
 }
 

@@ -12,11 +12,11 @@ use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest};
 
 pub use body::{Body, LateBody, MAX_BODY};
-pub use headers::{BasicAuth, ETag, IdempotencyKey, IfNoneMatch, Prefer, Reason};
+pub use headers::{BasicAuth, ETag, IdempotencyKey, IfNoneMatch, Prefer, Preferred, Reason};
 pub use query::{Faults, Query};
 
 use super::problem::{ApiError, Constraint, FieldError};
-use crate::ids::{CampaignId, ClusterId, RotationId};
+use crate::ids::{CampaignId, ClusterId, CredentialId, RevocationId, RotationId};
 
 /// The cluster in the path; a malformed id is `400 VAL-005`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,5 +64,35 @@ impl FromRequest for RotationInPath {
         let text = request.match_info().get("rotation_id").unwrap_or_default();
         let cluster = request.match_info().get("cluster_id").and_then(|id| id.parse().ok());
         ready(text.parse().map(Self).map_err(|_| ApiError::no_rotation(cluster)))
+    }
+}
+
+/// The break-glass credential in the path; a malformed id is no credential's, hence `404`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CredentialInPath(pub CredentialId);
+
+impl FromRequest for CredentialInPath {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let text = request.match_info().get("credential_id").unwrap_or_default();
+        let cluster = request.match_info().get("cluster_id").and_then(|id| id.parse().ok());
+        ready(text.parse().map(Self).map_err(|_| ApiError::no_credential(cluster)))
+    }
+}
+
+/// The revocation in the path; a malformed id is no revocation's, hence `404`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RevocationInPath(pub RevocationId);
+
+impl FromRequest for RevocationInPath {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let text = request.match_info().get("revocation_id").unwrap_or_default();
+        let cluster = request.match_info().get("cluster_id").and_then(|id| id.parse().ok());
+        ready(text.parse().map(Self).map_err(|_| ApiError::no_revocation(cluster)))
     }
 }

@@ -2,16 +2,19 @@
 
 use std::future::{Ready, ready};
 use std::str::FromStr;
+use std::time::Duration;
 
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest, web};
 
+use super::headers::MAX_WAIT;
 use crate::http::problem::{ApiError, Constraint, FieldError};
 use crate::store::{Cursor, CursorError};
 use crate::time::Timestamp;
 
 const DEFAULT_LIMIT: u32 = 50;
 const MAX_LIMIT: u32 = 100;
+const DEFAULT_SIZE: u64 = 100;
 
 /// The parameters of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +122,57 @@ impl Query {
         })
     }
 
+    /// `page`: from 1, which it is when not given.
+    ///
+    /// # Errors
+    /// When it is anything else.
+    pub fn page(&self) -> Result<u64, ApiError> {
+        let Some(text) = self.text("page")? else { return Ok(1) };
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        let number = text.parse().ok().filter(|n| digits && *n >= 1);
+        number.ok_or_else(|| {
+            let rule = Constraint::Min { min_value: 1 };
+            let message = "must be a whole number from 1";
+            ApiError::query(FieldError::new("page", rule, message).value(text))
+        })
+    }
+
+    /// `size` of a page, 100 when not given. `-1` is all, hence none.
+    ///
+    /// # Errors
+    /// When it is neither `-1` nor a whole number.
+    pub fn size(&self) -> Result<Option<u64>, ApiError> {
+        match self.text("size")? {
+            None => Ok(Some(DEFAULT_SIZE)),
+            Some("-1") => Ok(None),
+            Some(text) => {
+                let digits = text.bytes().all(|b| b.is_ascii_digit());
+                let number = text.parse().ok().filter(|_| digits);
+                number.map(Some).ok_or_else(|| {
+                    let rule = Constraint::Min { min_value: -1 };
+                    let message = "must be a whole number, or -1 for all";
+                    ApiError::query(FieldError::new("size", rule, message).value(text))
+                })
+            }
+        }
+    }
+
+    /// `wait`: a duration like `20s`, or whole seconds; at most 60 seconds.
+    ///
+    /// # Errors
+    /// When it is anything else.
+    pub fn wait(&self) -> Result<Option<Duration>, ApiError> {
+        let Some(text) = self.text("wait")? else { return Ok(None) };
+        let seconds = text.parse().ok().map(Duration::from_secs);
+        let wait = seconds.or_else(|| humantime::parse_duration(text).ok());
+        let wait = wait.map(|wait| wait.min(Duration::from_secs(MAX_WAIT)));
+        wait.map(Some).ok_or_else(|| {
+            let rule = Constraint::Format { format: "duration" };
+            let message = "must be a duration like 20s";
+            ApiError::query(FieldError::new("wait", rule, message).value(text))
+        })
+    }
+
     /// `cursor`: where the last page ended.
     ///
     /// # Errors
@@ -218,6 +272,32 @@ mod tests {
             vec![RotationStatus::Failed, RotationStatus::Pending, RotationStatus::Cancelled];
         assert_eq!(words.words::<RotationStatus>("status").unwrap(), expected);
         assert!(is_bad(query("status=done").words::<RotationStatus>("status"), "status"));
+    }
+
+    #[test]
+    fn pages_and_sizes() {
+        assert_eq!((query("").page().unwrap(), query("").size().unwrap()), (1, Some(100)));
+        assert_eq!(query("page=7").page().unwrap(), 7);
+        assert_eq!(query("size=-1").size().unwrap(), None);
+        assert_eq!(query("size=0").size().unwrap(), Some(0));
+        for bad in ["0", "-1", "x", "1.5", "%2B1", "99999999999999999999"] {
+            assert!(is_bad(query(&format!("page={bad}")).page(), "page"), "{bad}");
+        }
+        for bad in ["-2", "x", "1.5", "%2B1", "99999999999999999999"] {
+            assert!(is_bad(query(&format!("size={bad}")).size(), "size"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn waits() {
+        for (text, seconds) in [("20s", 20), ("20", 20), ("0s", 0), ("1h", 60), ("1m", 60)] {
+            let wait = query(&format!("wait={text}")).wait().unwrap();
+            assert_eq!(wait, Some(Duration::from_secs(seconds)), "{text}");
+        }
+        assert_eq!(query("").wait().unwrap(), None);
+        for bad in ["soon", "-1", "20x"] {
+            assert!(is_bad(query(&format!("wait={bad}")).wait(), "wait"), "{bad}");
+        }
     }
 
     #[test]

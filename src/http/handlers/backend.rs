@@ -8,6 +8,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use tokio::sync::watch;
 
+use super::break_glass::Desk;
 use crate::actors::audit;
 use crate::actors::credential::{Executed, Snapshot};
 use crate::actors::deps::Deps;
@@ -22,20 +23,32 @@ use crate::http::context::RequestContext;
 use crate::http::document::{Document, Entry};
 use crate::http::edge::Edge;
 use crate::http::extract::Reason;
-use crate::http::handlers::once::Repeats;
+use crate::http::handlers::once::{Keeper, Repeats};
 use crate::http::problem::{ApiError, Constraint, FieldError, RETRY_SOON, Refused};
 use crate::ids::{AccountId, ClusterId, RegistryId};
 use crate::state::pull_secret::{Command, PullSecret, due_at};
-use crate::store::{IdempotencyAnswer, SealedSecret, StoreError};
+use crate::store::{IdempotencyAnswer, SealedSecret, Store, StoreError};
+use crate::time::Clock;
 
 /// Empty until the service is set up; the gate lets nobody through before that.
 #[derive(Clone, Default)]
-pub struct Backend(Arc<OnceLock<Work>>);
+pub struct Backend(Arc<Parts>);
+
+#[derive(Default)]
+struct Parts {
+    work: OnceLock<Work>,
+    desk: OnceLock<Desk>,
+}
 
 impl Backend {
     /// Sets it up, once.
     pub fn set(&self, work: Work) {
-        let _ = self.0.set(work);
+        let _ = self.0.work.set(work);
+    }
+
+    /// Sets up what break-glass credentials need, once.
+    pub fn set_desk(&self, desk: Desk) {
+        let _ = self.0.desk.set(desk);
     }
 
     /// What there is to work with.
@@ -43,7 +56,16 @@ impl Backend {
     /// # Errors
     /// `SVC-001` while the service is starting.
     pub fn get(&self) -> Result<&Work, ApiError> {
-        self.0.get().ok_or_else(|| ApiError::busy("the service is starting"))
+        self.0.work.get().ok_or_else(|| ApiError::busy("the service is starting"))
+    }
+
+    /// The same for break-glass credentials.
+    ///
+    /// # Errors
+    /// `SVC-001` where they are not served.
+    pub fn desk(&self) -> Result<&Desk, ApiError> {
+        let none = || ApiError::busy("break-glass credentials are not served here");
+        self.0.desk.get().ok_or_else(none)
     }
 }
 
@@ -63,6 +85,20 @@ pub struct Work {
     pub repeats: Repeats,
     /// Where it is noted who gets a secret.
     pub reads: ReadLog,
+}
+
+impl Keeper for Work {
+    fn store(&self) -> &dyn Store {
+        &*self.deps.store
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.deps.clock
+    }
+
+    fn repeats(&self) -> &Repeats {
+        &self.repeats
+    }
 }
 
 impl Work {
@@ -253,7 +289,7 @@ pub fn unreadable(error: &ReadError) -> ApiError {
 
 /// A missing key comes back with its file, and readiness says so meanwhile; a row that does not open with its
 /// key is a fault.
-fn unopened(error: &OpenError) -> ApiError {
+pub fn unopened(error: &OpenError) -> ApiError {
     match error {
         OpenError::UnknownKey(_) => ApiError::unavailable("a data key is missing", error),
         OpenError::Malformed

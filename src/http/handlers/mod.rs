@@ -4,6 +4,7 @@
 
 mod audit;
 mod backend;
+pub mod break_glass;
 mod campaigns;
 mod evidence;
 mod fleet;
@@ -57,6 +58,30 @@ pub fn handlers(backend: Backend) -> impl Fn(&mut web::ServiceConfig) + Clone + 
                 Op::PauseCampaign => bind(config, *op, campaigns::pause),
                 Op::ResumeCampaign => bind(config, *op, campaigns::resume),
                 Op::AbortCampaign => bind(config, *op, campaigns::abort),
+                Op::MgmtListCredentials | Op::AroListCredentials => {
+                    bind(config, *op, break_glass::ocm::list);
+                }
+                Op::MgmtRequestCredential | Op::AroRequestCredential => {
+                    bind(config, *op, break_glass::ocm::request);
+                }
+                Op::MgmtRevokeCredentials | Op::AroRevokeCredentials => {
+                    bind(config, *op, break_glass::ocm::revoke_all);
+                }
+                Op::MgmtReadCredential | Op::AroReadCredential => {
+                    bind(config, *op, break_glass::ocm::read);
+                }
+                Op::MgmtReadCredentialStatus | Op::AroReadCredentialStatus => {
+                    bind(config, *op, break_glass::ocm::status);
+                }
+                Op::MgmtRevokeCredential | Op::AroRevokeCredential => {
+                    bind(config, *op, break_glass::ocm::revoke_one);
+                }
+                Op::ListRevocations => bind(config, *op, break_glass::operate::revocations),
+                Op::ReadRevocation => bind(config, *op, break_glass::operate::revocation),
+                Op::ReadTrustBundle => bind(config, *op, break_glass::bundle::read),
+                Op::ConfirmTrustBundle => bind(config, *op, break_glass::bundle::confirm),
+                Op::ApproveCredential => bind(config, *op, break_glass::operate::approve),
+                Op::DenyCredential => bind(config, *op, break_glass::operate::deny),
                 // The frame of the application answers these.
                 Op::Healthz | Op::Readyz => {}
             }

@@ -10,19 +10,27 @@ use actix_web::http::StatusCode;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::backend::{Work, store};
+use super::backend::store;
 use crate::crypto::AuditKey;
 use crate::http::answer::{self, Answer};
 use crate::http::auth::Caller;
 use crate::http::context::RequestContext;
 use crate::http::extract::IdempotencyKey;
 use crate::http::problem::{ApiError, Conflict, Constraint, FieldError};
-use crate::store::{self, IdempotencyAnswer, IdempotencyStart, IdempotencyState};
+use crate::store::{self, IdempotencyAnswer, IdempotencyStart, IdempotencyState, Store};
+use crate::time::Clock;
 
 /// A command is committed long before its request's wait is over; this is for a slow database.
 const SPARE: Duration = Duration::from_secs(5);
 /// A client that meets its own first attempt comes back after this.
 const RUNNING: Duration = Duration::from_secs(1);
+
+/// Where answers are kept: what a handler works with has it.
+pub(super) trait Keeper {
+    fn store(&self) -> &dyn Store;
+    fn clock(&self) -> &dyn Clock;
+    fn repeats(&self) -> &Repeats;
+}
 
 /// What requests are recognised by.
 pub struct Repeats {
@@ -95,10 +103,10 @@ impl Ticket {
     }
 
     /// The committed answer turned out otherwise: another status, or none that is to be repeated.
-    pub(super) async fn correct(&self, work: &Work, status: Option<StatusCode>) {
+    pub(super) async fn correct(&self, keeper: &impl Keeper, status: Option<StatusCode>) {
         let Some((key, holder)) = &self.held else { return };
         let status = status.map(|status| status.as_u16());
-        if let Err(error) = work.deps.store.correct_idempotent(key, *holder, status).await {
+        if let Err(error) = keeper.store().correct_idempotent(key, *holder, status).await {
             // The one that was committed is still true: it was accepted.
             tracing::warn!(%error, "the answer of an idempotency key was not corrected");
         }
@@ -115,7 +123,7 @@ pub(super) struct Replay {
 /// Runs the request, or shows again what came of it. A refusal changes nothing and is not kept: whoever
 /// comes again may find another state.
 pub(super) async fn once<B: Serialize>(
-    work: &Work,
+    keeper: &impl Keeper,
     asked: Asked<'_, B>,
     run: impl AsyncFnOnce(&Ticket) -> Answer,
     show: impl AsyncFnOnce(Replay) -> Answer,
@@ -123,15 +131,15 @@ pub(super) async fn once<B: Serialize>(
     let Some(key) = asked.key.0.as_deref() else {
         return run(&Ticket { held: None, used: Cell::new(false) }).await;
     };
-    let start = work.repeats.start(key, &asked, work.deps.clock.now())?;
-    let known = work.deps.store.begin_idempotent(&start).await;
+    let start = keeper.repeats().start(key, &asked, keeper.clock().now())?;
+    let known = keeper.store().begin_idempotent(&start).await;
     match known.map_err(|error| store(&error))? {
         IdempotencyState::Begun => {
             let held = Some((start.key, start.holder));
             let ticket = Ticket { held, used: Cell::new(false) };
             let answer = run(&ticket).await;
             if answer.is_err() || !ticket.used.get() {
-                release(work, &ticket).await;
+                release(keeper, &ticket).await;
             }
             answer
         }
@@ -147,9 +155,9 @@ pub(super) async fn once<B: Serialize>(
 }
 
 /// Does nothing to an answer that was committed.
-async fn release(work: &Work, ticket: &Ticket) {
+async fn release(keeper: &impl Keeper, ticket: &Ticket) {
     let Some((key, holder)) = &ticket.held else { return };
-    if let Err(error) = work.deps.store.release_idempotent(key, *holder).await {
+    if let Err(error) = keeper.store().release_idempotent(key, *holder).await {
         // Its lease ends by itself.
         tracing::warn!(%error, "an idempotency key was not released");
     }

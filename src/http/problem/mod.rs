@@ -1,10 +1,11 @@
-//! What can go wrong on `/v1`, and what a client is told of it.
+//! What can go wrong, and what a client is told of it.
 //!
-//! [`ApiError`] says what happened, `render` turns it into `application/problem+json`; there is no
-//! other place that makes an error reply. The text of an error is for clients: no secret, no internals.
+//! [`ApiError`] says what happened, `render` turns it into `application/problem+json` or, for OCM clients,
+//! into an OCM error; there is no other place that makes an error reply. The text of an error is for clients: no secret, no internals.
 //! What only an operator may see is the `cause`, which is logged and never sent.
 
 mod field;
+mod ocm;
 mod rejection;
 mod render;
 
@@ -72,6 +73,20 @@ pub enum ApiError {
     /// A part of the path is wrong.
     #[error("{} {}", .0.field, .0.message)]
     Path(Box<FieldError>),
+    /// The request is wrong in a way that has a sentence of its own, which clients know.
+    #[error("{reason}")]
+    Refused {
+        /// The whole sentence.
+        reason: String,
+    },
+    /// The path knows the method, but not for this cluster.
+    #[error("{reason}")]
+    NotOffered {
+        /// For the header `Allow`.
+        allow: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
     /// The body is too large.
     #[error("the body has more than {limit} bytes")]
     BodyTooLarge {
@@ -92,6 +107,14 @@ pub enum ApiError {
     /// Not possible in the present state.
     #[error("{}", .0.detail)]
     Conflict(Box<Conflict>),
+    /// The caller speaks of a version that there never was.
+    #[error("{detail}")]
+    Version {
+        /// Why, in words for the client.
+        detail: String,
+        /// For which cluster.
+        cluster_id: ClusterId,
+    },
     /// Too many requests.
     #[error("more than {limit} requests per {window}")]
     RateLimited {
@@ -221,6 +244,18 @@ impl ApiError {
         Self::NotFound { what: "campaign", cluster_id: None }
     }
 
+    /// The cluster has no such break-glass credential.
+    #[must_use]
+    pub const fn no_credential(cluster_id: Option<ClusterId>) -> Self {
+        Self::NotFound { what: "break-glass credential", cluster_id }
+    }
+
+    /// The cluster has no such revocation.
+    #[must_use]
+    pub const fn no_revocation(cluster_id: Option<ClusterId>) -> Self {
+        Self::NotFound { what: "revocation", cluster_id }
+    }
+
     /// Come back in a moment.
     pub fn busy(detail: impl Into<String>) -> Self {
         Self::Unavailable { detail: detail.into(), retry_after: RETRY_SOON, cause: None }
@@ -264,10 +299,13 @@ impl ApiError {
             Self::Rule(errors) => VALIDATION.code(field_code(errors)).status(422),
             Self::Query(_) => VALIDATION.code("VAL-004"),
             Self::Path(_) => VALIDATION.code("VAL-005"),
+            Self::Refused { .. } => VALIDATION,
+            Self::NotOffered { .. } => INVALID_REQUEST.code("VAL-005").status(405),
             Self::BodyTooLarge { .. } => INVALID_REQUEST.code("VAL-003").status(413),
             Self::MediaType => INVALID_REQUEST.code("VAL-003").status(415),
             Self::NotFound { .. } => NOT_FOUND,
             Self::Conflict(_) => Facts("resource-conflict", "Resource Conflict", 409, "CNF-003"),
+            Self::Version { .. } => Facts("version-conflict", "Version Conflict", 409, "CNF-002"),
             Self::RateLimited { .. } => {
                 Facts("rate-limit-exceeded", "Rate Limit Exceeded", 429, "LMT-001")
             }
@@ -293,10 +331,13 @@ impl ApiError {
             | Self::Rule(_)
             | Self::Query(_)
             | Self::Path(_)
+            | Self::Refused { .. }
+            | Self::NotOffered { .. }
             | Self::BodyTooLarge { .. }
             | Self::MediaType
             | Self::NotFound { .. }
             | Self::Conflict(_)
+            | Self::Version { .. }
             | Self::RateLimited { .. }
             | Self::Upstream { .. } => None,
         }

@@ -1,10 +1,10 @@
-//! From an error to `application/problem+json` (RFC 9457) and one log entry.
+//! From an error to `application/problem+json` (RFC 9457), or to what OCM clients know, and one log entry.
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
 use serde::Serialize;
 
-use super::{ApiError, Conflict, Facts, FieldError};
+use super::{ApiError, Conflict, Facts, FieldError, ocm};
 use crate::http::answer::whole_seconds;
 use crate::http::context::RequestContext;
 use crate::ids::{ClusterId, Generation, RotationId};
@@ -73,15 +73,19 @@ pub fn render(error: &ApiError, context: &RequestContext, now: Timestamp) -> Htt
     };
     log(error, &problem, context);
     let mut reply = HttpResponse::build(actix_web::ResponseError::status_code(error));
-    reply.content_type("application/problem+json");
+    // Plain data: writing it cannot fail, and an empty body is better than none.
+    let (kind, body) = match context.surface {
+        None => ("application/problem+json", serde_json::to_vec(&problem).unwrap_or_default()),
+        Some(surface) => ("application/json", ocm::body(surface, status, error, context, now)),
+    };
+    reply.content_type(kind);
     reply.insert_header((header::VARY, "Authorization"));
     reply.insert_header((header::CACHE_CONTROL, "no-store"));
     if let Some(seconds) = problem.more.retry_after {
         reply.insert_header((header::RETRY_AFTER, seconds.to_string()));
     }
     headers_of(error, &mut reply);
-    // Plain data: writing it cannot fail, and an empty body is better than none.
-    reply.body(serde_json::to_vec(&problem).unwrap_or_default())
+    reply.body(body)
 }
 
 fn headers_of(error: &ApiError, reply: &mut actix_web::HttpResponseBuilder) {
@@ -92,8 +96,13 @@ fn headers_of(error: &ApiError, reply: &mut actix_web::HttpResponseBuilder) {
         ApiError::NoCredentials(scheme) | ApiError::BadCredentials(scheme) => {
             reply.insert_header((header::WWW_AUTHENTICATE, scheme.challenge()));
         }
+        ApiError::NotOffered { allow, .. } => {
+            reply.insert_header((header::ALLOW, *allow));
+        }
         ApiError::UnknownRoute
         | ApiError::Forbidden { .. }
+        | ApiError::Refused { .. }
+        | ApiError::Version { .. }
         | ApiError::NotJson { .. }
         | ApiError::Fields(_)
         | ApiError::Rule(_)
@@ -120,6 +129,9 @@ fn errors(error: &ApiError) -> &[FieldError] {
         | ApiError::BadCredentials(_)
         | ApiError::Forbidden { .. }
         | ApiError::NotJson { .. }
+        | ApiError::Refused { .. }
+        | ApiError::NotOffered { .. }
+        | ApiError::Version { .. }
         | ApiError::BodyTooLarge { .. }
         | ApiError::MediaType
         | ApiError::NotFound { .. }
@@ -137,6 +149,9 @@ fn more(error: &ApiError) -> More<'_> {
             More { cluster_id: cluster_id.as_ref(), ..More::default() }
         }
         ApiError::Conflict(conflict) => more_of_conflict(conflict),
+        ApiError::Version { cluster_id, .. } => {
+            More { cluster_id: Some(cluster_id), ..More::default() }
+        }
         ApiError::RateLimited { limit, window, retry_after } => More {
             limit: Some(*limit),
             window: Some(window),
@@ -165,6 +180,8 @@ fn more(error: &ApiError) -> More<'_> {
         | ApiError::Rule(_)
         | ApiError::Query(_)
         | ApiError::Path(_)
+        | ApiError::Refused { .. }
+        | ApiError::NotOffered { .. }
         | ApiError::BodyTooLarge { .. }
         | ApiError::MediaType
         | ApiError::Internal { .. } => More::default(),

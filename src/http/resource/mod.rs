@@ -5,9 +5,13 @@
 mod attention;
 mod audit;
 mod campaign;
+mod credential;
+#[cfg(test)]
+mod credential_tests;
 mod pull_secret;
 mod registry;
 mod residue;
+mod revocation;
 mod rotation;
 #[cfg(test)]
 mod tests;
@@ -20,6 +24,10 @@ pub use audit::{AuditEventList, AuditEventResource};
 pub use campaign::{
     CampaignList, CampaignMemberList, CampaignMemberResource, CampaignResource, SelectorResource,
 };
+pub use credential::{
+    CredentialList, CredentialResource, CredentialStatusResource, Seconds, StateValue, credential,
+    credential_list, credential_status,
+};
 pub use pull_secret::{
     Condition, Credential, PullSecretResource, RevocationResource, RunningRotation, Show,
     StateDetails, Status, StatusDetails, pull_secret, pull_secret_row, revocation,
@@ -29,6 +37,10 @@ pub use registry::{
     SweepFailure, SweepReport, SweepResource, UnknownResource, registry, sweep_report,
 };
 pub use residue::{GivenUp, GivenUpList};
+pub use revocation::{
+    BundleConfirmation, CredentialRevocation, CredentialRevocationList, DecidedCredential,
+    EndpointResource, credential_revocation, decided_credential,
+};
 pub use rotation::{AdoptionEntry, ErrorResource, Progress, RotationResource, rotation};
 pub use words::{AccountWord, FoldedWord};
 

@@ -48,7 +48,7 @@ impl Authenticator for RoleTokens {
     }
 }
 
-struct Noon;
+pub struct Noon;
 
 impl Clock for Noon {
     fn now(&self) -> Timestamp {
@@ -167,7 +167,9 @@ async fn reached() -> HttpResponse {
 pub fn handlers(config: &mut web::ServiceConfig) {
     for op in Op::VARIANTS {
         match op {
-            Op::IssuePullSecret => bind(config, *op, issue),
+            Op::IssuePullSecret | Op::MgmtRequestCredential | Op::AroRequestCredential => {
+                bind(config, *op, issue);
+            }
             Op::ReadPullSecret => bind(config, *op, read),
             Op::StartRotation => bind(config, *op, rotate),
             Op::ListRotations => bind(config, *op, rotations),
@@ -190,11 +192,27 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::PauseCampaign
             | Op::ResumeCampaign
             | Op::AbortCampaign
+            | Op::ListAuditEvents
             | Op::ListRegistries
             | Op::SweepRegistry
             | Op::AcknowledgeRestore
             | Op::ChangeSchedule
-            | Op::ListAuditEvents => bind(config, *op, reached),
+            | Op::MgmtListCredentials
+            | Op::MgmtRevokeCredentials
+            | Op::MgmtReadCredential
+            | Op::MgmtReadCredentialStatus
+            | Op::MgmtRevokeCredential
+            | Op::AroListCredentials
+            | Op::AroRevokeCredentials
+            | Op::AroReadCredential
+            | Op::AroReadCredentialStatus
+            | Op::AroRevokeCredential
+            | Op::ListRevocations
+            | Op::ReadRevocation
+            | Op::ReadTrustBundle
+            | Op::ConfirmTrustBundle
+            | Op::ApproveCredential
+            | Op::DenyCredential => bind(config, *op, reached),
             // One row stays without a handler; the server binds the probes itself.
             Op::ListAttention | Op::Healthz | Op::Readyz => {}
         }
@@ -203,6 +221,8 @@ pub fn handlers(config: &mut web::ServiceConfig) {
 
 /// An answer, taken apart.
 pub struct Seen {
+    /// Empty where the request was lost with a panic.
+    pub path: String,
     pub status: u16,
     pub headers: HeaderMap,
     pub body: String,
@@ -223,9 +243,21 @@ impl Seen {
 }
 
 pub async fn call(edge: &web::Data<Edge>, request: TestRequest) -> Seen {
+    call_at(edge, handlers, request).await
+}
+
+/// The same with other handlers.
+pub async fn call_at(
+    edge: &web::Data<Edge>,
+    handlers: impl FnOnce(&mut web::ServiceConfig) + 'static,
+    request: TestRequest,
+) -> Seen {
     let app = init_service(api_app(edge.clone(), handlers)).await;
     match try_call_service(&app, request.to_request()).await {
-        Ok(response) => seen(ServiceResponse::into_parts(response).1).await,
+        Ok(response) => {
+            let (request, response) = ServiceResponse::into_parts(response);
+            Seen { path: request.path().to_owned(), ..seen(response).await }
+        }
         // What the server does with an error that comes out of the application.
         Err(error) => seen(error.as_response_error().error_response()).await,
     }
@@ -234,7 +266,7 @@ pub async fn call(edge: &web::Data<Edge>, request: TestRequest) -> Seen {
 async fn seen(response: HttpResponse) -> Seen {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body = actix_web::body::to_bytes(response.into_body().boxed()).await.unwrap();
-    Seen { status, headers, body: String::from_utf8(body.to_vec()).unwrap() }
+    Seen { path: String::new(), status, headers, body: String::from_utf8(body.to_vec()).unwrap() }
 }
 
 pub fn with_role(request: TestRequest, role: &str) -> TestRequest {

@@ -5,10 +5,11 @@ use actix_web::test::TestRequest;
 use strum::VariantArray;
 
 use super::fixtures::{call, edge, with_role};
+use crate::http::ocm::{code_prefix, surface_of};
 use crate::http::routes::{Access, Op, Permission};
 
 /// Columns: adapter, operator, admin, viewer.
-const PERMISSIONS: [(&str, &str, [bool; 4]); 16] = [
+const PERMISSIONS: [(&str, &str, [bool; 4]); 23] = [
     ("pull-secrets", "create", [true, true, true, false]),
     ("pull-secrets", "get", [true, true, true, false]),
     ("pull-secrets", "delete", [true, true, true, false]),
@@ -25,6 +26,13 @@ const PERMISSIONS: [(&str, &str, [bool; 4]); 16] = [
     ("credentials-fleet", "create", [false, true, true, false]),
     ("credentials-fleet", "update", [false, true, true, false]),
     ("credentials-fleet/audit", "list", [false, true, true, false]),
+    ("break-glass-credentials", "create", [false, true, true, false]),
+    ("break-glass-credentials", "get", [false, true, true, false]),
+    ("break-glass-credentials", "list", [false, true, true, true]),
+    ("break-glass-credentials", "delete", [false, true, true, false]),
+    ("break-glass-credentials", "approve", [false, true, true, false]),
+    ("break-glass-credentials/trust-bundle", "get", [true, true, true, true]),
+    ("break-glass-credentials/trust-bundle", "confirm", [true, true, true, false]),
 ];
 
 const ROLES: [&str; 4] = ["adapter", "operator", "admin", "viewer"];
@@ -57,6 +65,8 @@ async fn each_role_at_each_row() {
                 .path
                 .replace("{cluster_id}", "cls-1")
                 .replace("{campaign_id}", "01930000-0000-7000-8000-0000000000ab")
+                .replace("{credential_id}", "019300000000700080000000000000ab")
+                .replace("{revocation_id}", "01930000-0000-7000-8000-0000000000ab")
                 .replace("{registry_id}", "local")
                 .replace("{rotation_id}", "rot-01930000-0000-7000-8000-0000000000ab");
             let name: &'static str = route.method.into();
@@ -68,7 +78,11 @@ async fn each_role_at_each_row() {
             // The one row without a handler is not found by whoever may use it.
             let fine = if *op == Op::ListAttention { status == 404 } else { status < 300 };
             assert_eq!(allowed, fine, "{op:?} {role}: {status} {}", seen.body);
-            assert_eq!(!allowed, seen.code() == "HYPERFLEET-AUZ-001", "{op:?} {role}");
+            let code = match surface_of(&path) {
+                None => "HYPERFLEET-AUZ-001".to_owned(),
+                Some(surface) => format!("{}-403", code_prefix(surface)),
+            };
+            assert_eq!(!allowed, seen.code() == code, "{op:?} {role}");
         }
     }
 }

@@ -6,6 +6,7 @@ use strum::{AsRefStr, EnumDiscriminants, VariantArray};
 
 use super::model::{Call, EvidenceSource};
 use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, RotationId};
+pub use crate::state::shared::Failure;
 use crate::time::Timestamp;
 use crate::window::Window;
 
@@ -186,17 +187,6 @@ pub enum Answer {
     Lookup(LookupAnswer),
     Verify(VerifyAnswer),
     Revoke(RevokeAnswer),
-}
-
-/// A call said nothing about the account.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// Plain words, made safe.
-    pub message: String,
-    /// The registry's own wish.
-    pub retry_after: Option<Duration>,
-    /// It is the registry's trouble (breaker open, our own credential refused), not this account's.
-    pub blocked: bool,
 }
 
 /// What a create said.

@@ -18,12 +18,12 @@ mod apply;
 mod clock;
 mod command;
 mod effects;
-mod entropy;
 mod event;
 mod model;
 mod policy;
 mod wanted;
 
+pub use super::shared::{Entropy, cluster_hash};
 pub use adoption::{Adoption, Verdict};
 pub use apply::apply;
 pub use command::{
@@ -31,7 +31,6 @@ pub use command::{
     Ownership, Rejection, RevokeAnswer, ScheduleChange, VerifyAnswer,
 };
 pub use effects::{Effect, due_at, effects};
-pub use entropy::{Entropy, cluster_hash};
 pub use event::Event;
 pub use model::{
     Account, AccountPhase, Announcement, Call, Consumer, End, EvidenceSource, GoneHow, Pause,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
-use super::entropy::Entropy;
 use super::model::{EvidenceSource, RotationReason};
 use crate::ids::RegistryId;
+pub use crate::state::shared::Backoff;
 use crate::time::Timestamp;
 use crate::window::Window;
 
@@ -77,28 +77,6 @@ pub struct RegistryPolicy {
     pub settle_time: Duration,
     /// The service chooses the secret, so a lost create can be adopted.
     pub own_secret: bool,
-}
-
-/// Exponential backoff with jitter.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "named and explained in the configuration")]
-pub struct Backoff {
-    pub initial: Duration,
-    pub factor: f64,
-    pub max: Duration,
-    pub jitter: f64,
-}
-
-impl Backoff {
-    /// The pause after the given number of failures (from 1).
-    #[must_use]
-    pub fn delay(&self, failures: u32, entropy: &mut Entropy) -> Duration {
-        let exponent = i32::try_from(failures.saturating_sub(1).min(64)).unwrap_or(64);
-        let grown = self.initial.as_secs_f64() * self.factor.powi(exponent);
-        let capped = grown.min(self.max.as_secs_f64());
-        let shift = 1.0 + self.jitter * (2.0 * entropy.fraction() - 1.0);
-        Duration::try_from_secs_f64(capped * shift).unwrap_or(self.max)
-    }
 }
 
 impl Policy {

@@ -5,6 +5,7 @@
 //! it forgets everything.
 
 mod audit;
+mod break_glass;
 mod campaigns;
 mod commit;
 mod idempotency;
@@ -62,6 +63,7 @@ struct Tables {
     outbox: Vec<OutboxRow>,
     requests: BTreeMap<IdempotencyKey, StoredRequest>,
     sweeps: sweep::Sweeps,
+    break_glass: break_glass::Tables,
     line: BTreeMap<ClusterId, turns::Waiting>,
     campaigns: BTreeMap<CampaignId, campaigns::CampaignEntry>,
     /// Counter and keys.

@@ -65,7 +65,7 @@ async fn write_all(
 const INSERT_OUTBOX: &str = "INSERT INTO outbox \
      (event_id, kind, subject, at, data, next_attempt_at) VALUES ($1, $2, $3, $4, $5::jsonb, $4)";
 
-async fn write_outbox(db: &mut PgConnection, row: &OutboxRow) -> Result<(), StoreError> {
+pub(super) async fn write_outbox(db: &mut PgConnection, row: &OutboxRow) -> Result<(), StoreError> {
     let query = query(INSERT_OUTBOX)
         .bind(row.event_id)
         .bind(&row.kind)

@@ -64,7 +64,10 @@ async fn write(
 const INSERT_OUTBOX: &str = "INSERT INTO outbox \
      (event_id, kind, subject, at, data, next_attempt_at) VALUES (?1, ?2, ?3, ?4, ?5, ?4)";
 
-async fn write_outbox(db: &mut SqliteConnection, row: &OutboxRow) -> Result<(), StoreError> {
+pub(super) async fn write_outbox(
+    db: &mut SqliteConnection,
+    row: &OutboxRow,
+) -> Result<(), StoreError> {
     let query = sqlx::query(INSERT_OUTBOX)
         .bind(row.event_id)
         .bind(&row.kind)

@@ -7,6 +7,8 @@
 mod account;
 mod attention;
 mod audit;
+mod break_glass;
+mod break_glass_store;
 mod campaigns;
 mod commit;
 mod due;

@@ -76,6 +76,8 @@ pub struct Metrics {
     pub rotations: IntGaugeVec,
     /// Records by `state`.
     pub pull_secrets: IntGaugeVec,
+    /// Break-glass credentials by state.
+    pub break_glass_credentials: IntGaugeVec,
     /// Actors that were made anew after a panic.
     pub actor_restarts: IntCounter,
     /// Items whose time has come and that nobody has claimed yet.
@@ -254,6 +256,11 @@ impl Metrics {
                 DB_BUCKETS,
             )?,
             pull_secrets: make.gauges("pull_secrets", "Pull secrets.", &["state"])?,
+            break_glass_credentials: make.gauges(
+                "break_glass_credentials",
+                "Break-glass credentials.",
+                &["state"],
+            )?,
             names: make.names.into(),
             registry,
         })

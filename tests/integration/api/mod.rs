@@ -15,4 +15,4 @@ mod rollback;
 mod rotations;
 mod schedule;
 mod trouble;
-mod world;
+pub mod world;

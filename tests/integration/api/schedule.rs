@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hyperfleet_credentials::time::{Clock as _, SystemClock, Timestamp};
+use hyperfleet_credentials::time::{Clock, SystemClock};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -18,8 +18,7 @@ async fn patch(cluster: &Cluster<'_>, body: Value) -> Answer {
 
 /// A time from now, whole seconds.
 fn from_now(time: Duration) -> String {
-    let at = SystemClock.now().plus(time).as_micros();
-    Timestamp::from_micros(at - at % 1_000_000).to_string()
+    SystemClock.now().plus(time).whole_second().to_string()
 }
 
 #[tokio::test]

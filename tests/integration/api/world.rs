@@ -44,7 +44,7 @@ impl World {
         Self::start_in(directory, Setup::quick().env("HYPERFLEET_CONFIG", "config.yaml")).await
     }
 
-    async fn start_in(directory: TempDir, setup: Setup) -> Self {
+    pub async fn start_in(directory: TempDir, setup: Setup) -> Self {
         let line = |role: &&str| {
             let hash = HEXLOWER.encode(&Sha256::digest(format!("{role}-token")));
             format!("{role}-1 {role} sha256:{hash}\n")

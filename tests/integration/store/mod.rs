@@ -2,6 +2,7 @@
 
 mod audit;
 mod backends;
+mod break_glass;
 mod campaigns;
 mod histories;
 mod keys;

@@ -36,10 +36,6 @@ pub(super) fn defer(
     let (Some(effect), Some(account)) = (wanted, record.account(account_id)) else {
         return Err(Rejection::NotCurrent);
     };
-    let mut trouble = account.trouble.clone();
-    trouble.since = trouble.since.or(Some(context.now));
-    trouble.counting_since = None;
-    trouble.blocked = true;
-    trouble.last_error = Some(reason.to_owned());
+    let trouble = account.trouble.put_off(reason, context.now);
     Ok(vec![Event::CallDeferred { account_id, call: effect.call, trouble, next_attempt_at: until }])
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::super::entropy::cluster_hash;
 use super::super::model::{
     Account, AccountPhase, Announcement, Call, GoneHow, PullSecret, RotationPhase, SURE, Trouble,
 };
@@ -11,10 +10,9 @@ use super::super::{
     RevokeAnswer, VerifyAnswer,
 };
 use crate::ids::{AccountId, CallToken};
+use crate::state::shared::cluster_hash;
 use crate::time::Timestamp;
 
-/// A longer `Retry-After` counts as this much.
-const LONGEST_WISH: Duration = DAILY;
 /// Between two looks at a served account that seems dead.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
 const DAILY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -308,35 +306,6 @@ fn after_failure(
     failure: &Failure,
     context: &mut Context<'_>,
 ) -> (Trouble, Timestamp) {
-    let now = context.now;
-    let mut trouble = account.trouble.clone();
-    trouble.since = trouble.since.or(Some(now));
-    trouble.blocked = failure.blocked;
-    trouble.last_error = Some(failure.message.clone());
-    let retry = &context.policy.retry;
-    // A registry's wish is heard, but no answer of it may put a cluster off for good.
-    let wish = failure.retry_after.map(|wish| wish.min(LONGEST_WISH));
-    if failure.blocked {
-        trouble.counting_since = None;
-        let pause = wish.unwrap_or_else(|| retry.delay(1, &mut context.entropy));
-        return (trouble, now.plus(pause));
-    }
-    count_failure(&mut trouble, &failure.message, context);
-    let backoff = retry.delay(trouble.attempts, &mut context.entropy);
-    (trouble, now.plus(backoff.max(wish.unwrap_or(Duration::ZERO))))
-}
-
-/// One more failure that was the account's own: an attempt, and time off `give_up_after`.
-pub(in super::super) fn count_failure(trouble: &mut Trouble, message: &str, context: &Context<'_>) {
-    let now = context.now;
-    trouble.since = trouble.since.or(Some(now));
-    trouble.attempts = trouble.attempts.saturating_add(1);
-    if let Some(since) = trouble.counting_since {
-        // Tries are at most about `retry.max` apart; more than twice that is a clock that jumped.
-        let waited = now.since(since).min(context.policy.retry.max.saturating_mul(2));
-        trouble.spent = trouble.spent.saturating_add(waited);
-    }
-    trouble.counting_since = Some(now);
-    trouble.blocked = false;
-    trouble.last_error = Some(message.to_owned());
+    let (now, retry) = (context.now, &context.policy.retry);
+    account.trouble.after(failure, now, retry, &mut context.entropy)
 }

@@ -1,6 +1,5 @@
 //! Which accounts come and go by themselves.
 
-use super::super::accept::answer::count_failure;
 use super::super::model::{
     Account, AccountPhase, End, GoneHow, PullSecret, RecordState, RotationPhase,
 };
@@ -83,7 +82,8 @@ pub(super) fn plan(record: &PullSecret, context: &mut Context<'_>) -> Option<Eve
     let mut trouble = spoilt.map(|account| account.trouble.clone()).unwrap_or_default();
     // A lost create was counted when it was lost, a name that is somebody else's is counted here.
     if spoilt.is_some_and(|account| account.phase == AccountPhase::Gone) {
-        count_failure(&mut trouble, "the name is taken by somebody else", context);
+        let message = "the name is taken by somebody else";
+        trouble.count(message, context.now, &context.policy.retry);
     }
     let next_attempt_at = if trouble.attempts > 1 {
         context.now.plus(context.policy.retry.delay(trouble.attempts - 1, &mut context.entropy))

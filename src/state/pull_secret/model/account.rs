@@ -1,10 +1,9 @@
 //! The words of an account: its life, its calls, its troubles.
 
-use std::time::Duration;
-
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
-use crate::ids::{AccountId, AccountName, CallToken, Generation, RegistryId};
+use crate::ids::{AccountId, AccountName, Generation, RegistryId};
+use crate::state::shared::Trouble;
 use crate::time::Timestamp;
 
 /// One account at one registry, for one cluster, born in one generation.
@@ -138,35 +137,8 @@ pub enum Call {
     Revoke,
 }
 
-/// A call that was announced in the database and has no accepted outcome yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Announcement {
-    /// Which call.
-    pub call: Call,
-    /// An outcome counts only while this is current.
-    pub token: CallToken,
-    /// The time of the announcement; the call itself begins later.
-    pub at: Timestamp,
-}
-
-/// What went wrong with an account since its last success.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trouble {
-    /// The first failure of the row.
-    pub since: Option<Timestamp>,
-    /// Failures that were the account's own; a blocked registry costs none.
-    pub attempts: u32,
-    /// What has been used up of `retry.give_up_after`.
-    pub spent: Duration,
-    /// Since when that clock runs; it stands still while the registry is blocked.
-    pub counting_since: Option<Timestamp>,
-    /// Whether the last failure was the registry's.
-    pub blocked: bool,
-    /// The last failure, made safe.
-    pub last_error: Option<String>,
-    /// The registry refused this account for good.
-    pub refused: bool,
-}
+/// A call of this machine that is running.
+pub type Announcement = crate::state::shared::Announcement<Call>;
 
 /// So many verifications in a row make sure that an account is dead: registries answer stale.
 pub(in super::super) const SURE: u32 = 2;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 pub(super) use account::SURE;
-pub use account::{Account, AccountPhase, Announcement, Call, GoneHow, Trouble};
+pub use account::{Account, AccountPhase, Announcement, Call, GoneHow};
 pub use rotation::{
     End, RetireReason, Rotation, RotationError, RotationPhase, RotationReason, RotationStatus,
     Scope,
@@ -18,6 +18,7 @@ pub use rotation::{
 pub use schedule::{Pause, Schedule, Slot};
 
 use crate::ids::{AccountId, ClusterId, Generation, RegistryId};
+pub use crate::state::shared::{Quarantine, Trouble};
 use crate::time::Timestamp;
 
 /// Everything the service knows of one cluster's pull secret, history aside.
@@ -187,15 +188,6 @@ pub enum EvidenceSource {
     Registry,
     /// An adapter said what it applied.
     Adapter,
-}
-
-/// The credential's own code panicked too often.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quarantine {
-    /// Since when.
-    pub since: Timestamp,
-    /// When one new try comes.
-    pub retry_at: Timestamp,
 }
 
 impl PullSecret {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::entropy::cluster_hash;
 use super::super::policy::Policy;
 use super::PullSecret;
+use crate::state::shared::cluster_hash;
 use crate::time::Timestamp;
 use crate::window::Window;
 

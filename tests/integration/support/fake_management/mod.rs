@@ -95,6 +95,19 @@ impl FakeManagement {
         KubernetesCsr::new(kube::Client::try_from(config).unwrap(), Names::default())
     }
 
+    /// A kubeconfig that names it, with a good token.
+    pub fn kubeconfig(&self) -> String {
+        serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "management",
+            "clusters": [{"name": "management", "cluster": {"server": self.url}}],
+            "users": [{"name": "service", "user": {"token": self.shared.token}}],
+            "contexts": [{
+                "name": "management", "context": {"cluster": "management", "user": "service"},
+            }],
+        })
+        .to_string()
+    }
+
     /// What the operator makes of the requests that are approved from now on.
     pub fn sign(&self, signing: Signing) {
         self.shared.world().operator.signing = signing;

@@ -49,6 +49,12 @@ impl Entropy {
         uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
     }
 
+    /// So many random letters and digits of base32.
+    pub fn letters(&mut self, length: usize) -> String {
+        let letter = |index: u64| char::from(BASE32[usize::try_from(index).unwrap_or(0)]);
+        (0..length).map(|_| letter(self.next() >> 59)).collect()
+    }
+
     /// `<prefix>-<slug>-g<generation>-<10 random base32>`; the random part is new for every attempt.
     ///
     /// The slug is the cluster id cut to 16 characters; double separators collapse because Quay refuses them.
@@ -58,9 +64,7 @@ impl Entropy {
         cluster_id: &ClusterId,
         generation: Generation,
     ) -> AccountName {
-        let random: String = (0..RANDOM_LENGTH)
-            .map(|_| char::from(BASE32[usize::try_from(self.next() >> 59).unwrap_or(0)]))
-            .collect();
+        let random = self.letters(RANDOM_LENGTH);
         let slug = slug(cluster_id.as_str());
         let name = format!("{prefix}-{slug}-g{generation}-{random}");
         // A prefix that the configuration let through always fits; the bare form is the fallback that is

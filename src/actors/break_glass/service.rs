@@ -1,0 +1,385 @@
+//! What HTTP asks of break-glass credentials: one function per verb.
+//!
+//! Commands run on a thread of their own, one at a time per cluster. Reads come from the database, so every replica
+//! answers the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_rt::{Arbiter, ArbiterHandle};
+use secrecy::SecretString;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::audit;
+use super::fleet::{self, BundleTrouble, Fleet};
+use super::line::Lines;
+use super::step::{StepError, Tools, aad};
+use super::worker::{Told, WorkError, Worker};
+use crate::actors::audit::Caller;
+use crate::actors::deps::Deps;
+use crate::config::ClusterEntry;
+use crate::crypto::OpenError;
+use crate::ids::{ClusterId, CredentialId, RevocationId};
+use crate::signers::bundle::BundleError;
+use crate::signers::kubeconfig::Kubeconfig;
+use crate::state::break_glass::{
+    BreakGlass, Command, Credential, CredentialState, Event, Policy, Revocation, bundle_etag,
+};
+use crate::store::break_glass::{
+    BreakGlassStore, CertificateKind, CredentialList, CredentialQuery, KeyPurpose,
+};
+use crate::store::{Cursor, IdempotencyAnswer, Page, StoreError};
+
+/// A placeholder is made in no time; whoever reads the first bundle waits for it.
+const PLACEHOLDER: Duration = Duration::from_secs(5);
+/// Characters of the content's digest in a bundle's name.
+const CONTENT: usize = 16;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The command was not carried out.
+    #[error(transparent)]
+    Work(#[from] WorkError),
+    /// The caller's own signing request is of no use; why.
+    #[error("certificate_signing_request {0}")]
+    SigningRequest(String),
+    /// A file that the cluster's entry names is missing, or not usable.
+    #[error("{0}")]
+    NotConfigured(String),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A stored private key does not open.
+    #[error("a stored private key: {0}")]
+    Open(#[from] OpenError),
+    /// Something that has to be there is not.
+    #[error("{0}")]
+    Missing(&'static str),
+}
+
+/// A credential, with what makes it usable.
+pub struct Opened {
+    /// The credential.
+    pub credential: Credential,
+    /// Its kubeconfig, while it is usable.
+    pub kubeconfig: Option<SecretString>,
+}
+
+/// What API servers have to trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// The certificates (PEM).
+    pub pem: String,
+    /// Its name: the version and the content.
+    pub etag: String,
+}
+
+/// The break-glass credentials of all clusters.
+pub struct Service {
+    worker: Arc<Worker>,
+    thread: ArbiterHandle,
+    arbiter: std::sync::Mutex<Option<Arbiter>>,
+}
+
+impl Service {
+    /// Closes what a process before has left open, then looks for what is due.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database does not answer.
+    pub async fn start(
+        deps: Arc<Deps>,
+        store: Arc<dyn BreakGlassStore>,
+        fleet: Fleet,
+        policy: Policy,
+    ) -> Result<Self, StoreError> {
+        let tools =
+            Tools { store, keyring: deps.keyring.clone(), clock: deps.clock.clone(), policy };
+        let lines = Lines::new(deps.tuning.mailbox);
+        let worker = Arc::new(Worker { deps, tools, fleet, lines });
+        let arbiter = Arbiter::new();
+        let thread = arbiter.handle();
+        let (tell, told) = oneshot::channel();
+        let own = worker.clone();
+        thread.spawn(async move {
+            let _ = tell.send(own.take_over().await);
+            own.watch().await;
+        });
+        // A thread that is gone already is seen at the first command.
+        told.await.unwrap_or(Ok(()))?;
+        Ok(Self { worker, thread, arbiter: std::sync::Mutex::new(Some(arbiter)) })
+    }
+
+    /// Ends its thread. What is under way was waited for by then.
+    pub fn stop(&self) {
+        let arbiter = self.arbiter.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(arbiter) = arbiter {
+            arbiter.stop();
+        }
+    }
+
+    /// Whether a cluster has break-glass, and if so whether one credential can be revoked alone.
+    #[must_use]
+    pub fn revokes_one(&self, cluster_id: &ClusterId) -> Option<bool> {
+        self.worker.fleet.entry(cluster_id).map(|_| self.worker.fleet.revokes_one())
+    }
+
+    /// How many private keys each key of the ring seals.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn key_census(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        self.store().break_glass_key_census().await
+    }
+
+    fn entry(&self, cluster_id: &ClusterId) -> Result<ClusterEntry, ServiceError> {
+        let entry = self.worker.fleet.entry(cluster_id);
+        entry.ok_or(ServiceError::Work(WorkError::Unnamed))
+    }
+
+    fn store(&self) -> &dyn BreakGlassStore {
+        &*self.worker.tools.store
+    }
+
+    /// Runs a command and waits for its commit, not for what follows from it. Answers how many revocations ended
+    /// with it.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub async fn execute(
+        &self,
+        cluster_id: &ClusterId,
+        command: Command,
+        caller: Caller,
+        answer: Option<IdempotencyAnswer>,
+    ) -> Result<usize, ServiceError> {
+        self.vet(cluster_id, &command).await?;
+        let told = Told { caller, answer, ..Told::service(command, "") };
+        let (tell, done) = oneshot::channel();
+        let (worker, cluster_id) = (self.worker.clone(), cluster_id.clone());
+        // Whoever asked may go away meanwhile; it is carried out all the same.
+        let begun = self.thread.spawn(async move {
+            let _ = tell.send(worker.run(&cluster_id, &told).await);
+        });
+        if !begun {
+            return Err(WorkError::Restarting.into());
+        }
+        let events = done.await.unwrap_or(Err(WorkError::Restarting))?;
+        let ended = |event: &&Event| matches!(event, Event::RevocationCompleted { .. });
+        Ok(events.iter().filter(ended).count())
+    }
+
+    /// Looks at a caller's own signing request before anything is stored.
+    async fn vet(&self, cluster_id: &ClusterId, command: &Command) -> Result<(), ServiceError> {
+        let Command::Request { credential_id, username, expires_at, signing_request, by, .. } =
+            command
+        else {
+            return Ok(());
+        };
+        if signing_request.is_none() {
+            return Ok(());
+        }
+        let entry = self.entry(cluster_id)?;
+        let now = self.worker.tools.clock.now();
+        let signer = self.worker.fleet.rules(&entry).signer;
+        let wanted = Credential {
+            username: username.clone().unwrap_or_default(),
+            expires_at: *expires_at,
+            signing_request: signing_request.clone(),
+            ..Credential::new(*credential_id, signer, by, now)
+        };
+        let configured = self.worker.fleet.configured(cluster_id, &entry).await;
+        fleet::vet(&configured, &wanted, now).map_err(ServiceError::SigningRequest)
+    }
+
+    /// A page of a cluster's credentials, and how many there are.
+    ///
+    /// # Errors
+    /// [`ServiceError::Store`].
+    pub async fn list(&self, query: &CredentialQuery) -> Result<CredentialList, ServiceError> {
+        Ok(self.store().list_credentials(query).await?)
+    }
+
+    /// One of a cluster's credentials.
+    ///
+    /// # Errors
+    /// [`ServiceError::Store`].
+    pub async fn credential(
+        &self,
+        cluster_id: &ClusterId,
+        id: CredentialId,
+    ) -> Result<Option<Credential>, ServiceError> {
+        Ok(self.store().credential(cluster_id, id).await?)
+    }
+
+    /// A cluster's revocations, newest first.
+    ///
+    /// # Errors
+    /// [`ServiceError::Store`].
+    pub async fn revocations(
+        &self,
+        cluster_id: &ClusterId,
+        from: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<Revocation>, ServiceError> {
+        Ok(self.store().list_revocations(cluster_id, from, limit).await?)
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// [`ServiceError::Store`].
+    pub async fn revocation(
+        &self,
+        cluster_id: &ClusterId,
+        id: RevocationId,
+    ) -> Result<Option<Revocation>, ServiceError> {
+        Ok(self.store().revocation(cluster_id, id).await?)
+    }
+
+    /// Ends when a credential is not on its way any more, or waits for a person. What another replica does is seen
+    /// a tick later.
+    pub async fn settled(&self, cluster_id: &ClusterId, id: CredentialId) {
+        let line = self.worker.lines.of(cluster_id);
+        let mut changed = line.hear();
+        loop {
+            let found = self.store().credential(cluster_id, id).await;
+            match found.map(|found| found.map(|credential| credential.state)) {
+                Ok(Some(CredentialState::Accepted | CredentialState::Issuing { .. })) | Err(_) => {}
+                Ok(Some(_) | None) => return,
+            }
+            // Its end is no matter: the line is held here.
+            let _ = tokio::time::timeout(self.worker.deps.tuning.tick, changed.changed()).await;
+        }
+    }
+
+    /// A credential with its kubeconfig, where it is usable. The audit knows of it before anybody has it, and what
+    /// was revoked meanwhile is not handed out.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub async fn opened(
+        &self,
+        cluster_id: &ClusterId,
+        id: CredentialId,
+        caller: &Caller,
+    ) -> Result<Option<Opened>, ServiceError> {
+        let usable = |credential: &Credential| credential.state == CredentialState::Active;
+        let Some(credential) = self.store().credential(cluster_id, id).await? else {
+            return Ok(None);
+        };
+        if !usable(&credential) || credential.control {
+            return Ok(Some(Opened { credential, kubeconfig: None }));
+        }
+        // A failure is told below: a revocation that came in between may have taken the key away.
+        let kubeconfig = self.kubeconfig(cluster_id, &credential).await;
+        if kubeconfig.is_ok() {
+            let (now, about) = (self.worker.tools.clock.now(), (id, credential.username.as_str()));
+            let row = audit::read(cluster_id, about, caller, now);
+            self.worker.deps.store.record_audit(&[row]).await?;
+        }
+        let Some(credential) = self.store().credential(cluster_id, id).await? else {
+            return Ok(None);
+        };
+        if usable(&credential) {
+            Ok(Some(Opened { credential, kubeconfig: Some(kubeconfig?) }))
+        } else {
+            Ok(Some(Opened { credential, kubeconfig: None }))
+        }
+    }
+
+    async fn kubeconfig(
+        &self,
+        cluster_id: &ClusterId,
+        credential: &Credential,
+    ) -> Result<SecretString, ServiceError> {
+        let entry = self.entry(cluster_id)?;
+        let ca = self.worker.fleet.ca(&entry).await.map_err(ServiceError::NotConfigured)?;
+        let owner = credential.id.0;
+        let certificate = self.store().certificates(owner).await?;
+        let certificate = certificate.get(&CertificateKind::Credential);
+        let certificate = certificate.ok_or(ServiceError::Missing("a certificate is missing"))?;
+        let private_key = match credential.signing_request {
+            Some(_) => None,
+            None => Some(self.key(owner).await?),
+        };
+        let kubeconfig = Kubeconfig {
+            server: &entry.server,
+            ca: &ca,
+            username: &credential.username,
+            certificate,
+            private_key: private_key.as_ref(),
+        };
+        Ok(kubeconfig.render())
+    }
+
+    async fn key(&self, owner: Uuid) -> Result<SecretString, ServiceError> {
+        let stored = self.store().sealed_key(owner, KeyPurpose::Credential).await?;
+        let sealed = stored.ok_or(ServiceError::Missing("a private key is missing"))?;
+        let keyring = self.worker.tools.keyring.get();
+        Ok(keyring.open_secret(&aad(owner, KeyPurpose::Credential), &sealed.bytes)?)
+    }
+
+    /// What a cluster's API servers have to trust. Never empty: a placeholder is made where there is nothing.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub async fn bundle(
+        &self,
+        cluster_id: &ClusterId,
+        caller: Caller,
+    ) -> Result<Published, ServiceError> {
+        let entry = self.entry(cluster_id)?;
+        let record = match self.trusting(cluster_id).await? {
+            Some(record) => record,
+            None => {
+                let command = Command::WantBundle { cluster_id: cluster_id.clone() };
+                self.execute(cluster_id, command, caller, None).await?;
+                let wait = tokio::time::timeout(PLACEHOLDER, self.first_trusted(cluster_id));
+                wait.await.map_err(|_| ServiceError::Work(WorkError::Busy))??
+            }
+        };
+        let mut authorities = Vec::new();
+        for owner in record.trusted() {
+            let mut texts = self.store().certificates(owner).await?;
+            // Dropped in this very moment: it belongs to no version that is to come.
+            authorities.extend(texts.remove(&CertificateKind::Authority));
+        }
+        let bundle = self.worker.fleet.bundle(&entry, &authorities).await;
+        let bundle = bundle.map_err(|error| match error {
+            BundleTrouble::Parts(BundleError::NoBase | BundleError::Base(_))
+            | BundleTrouble::File(_) => ServiceError::NotConfigured(error.to_string()),
+            BundleTrouble::Parts(BundleError::Authority(_)) => {
+                ServiceError::Missing("a stored authority is not a certificate")
+            }
+            BundleTrouble::Parts(BundleError::Empty) => ServiceError::Work(WorkError::Busy),
+        })?;
+        let version = bundle_etag(cluster_id, record.bundle_version);
+        let content: String = bundle.tag.chars().take(CONTENT).collect();
+        Ok(Published { pem: bundle.pem, etag: format!("{version}-{content}") })
+    }
+
+    async fn trusting(&self, cluster_id: &ClusterId) -> Result<Option<BreakGlass>, StoreError> {
+        let loaded = self.store().load_break_glass(cluster_id).await?;
+        Ok(loaded.record.filter(|record| !record.trusted().is_empty()))
+    }
+
+    async fn first_trusted(&self, cluster_id: &ClusterId) -> Result<BreakGlass, StoreError> {
+        let line = self.worker.lines.of(cluster_id);
+        let mut changed = line.hear();
+        loop {
+            if let Some(record) = self.trusting(cluster_id).await? {
+                return Ok(record);
+            }
+            let _ = tokio::time::timeout(self.worker.deps.tuning.tick, changed.changed()).await;
+        }
+    }
+}
+
+impl From<StepError> for ServiceError {
+    fn from(error: StepError) -> Self {
+        Self::Work(WorkError::Step(error))
+    }
+}

@@ -1,0 +1,50 @@
+//! Which question about break-glass credentials is which transaction.
+
+use sqlx::postgres::PgConnection;
+
+use super::super::AuditSeal;
+use super::super::rows::break_glass_store::break_glass_store;
+use super::transaction::{self, Tx};
+use super::{PgStore, audit, commit, idempotency};
+
+break_glass_store!(PgStore);
+
+async fn reading(store: &PgStore) -> Result<Tx, StoreError> {
+    transaction::read(&store.pool).await
+}
+
+async fn read<T>(tx: Tx, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    transaction::end(tx, result).await
+}
+
+async fn writing(store: &PgStore) -> Result<Tx, StoreError> {
+    transaction::write(&store.pool).await
+}
+
+async fn written<T>(tx: Tx, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    transaction::end(tx, result).await
+}
+
+async fn due(
+    store: &PgStore,
+    now: Timestamp,
+    limit: u32,
+    push_until: Timestamp,
+) -> Result<Vec<ClusterId>, StoreError> {
+    break_glass::due(&store.pool, now, limit, push_until).await
+}
+
+/// What goes along with the rows; the audit last, because streams may be shared.
+async fn tell(
+    db: &mut PgConnection,
+    step: &BreakGlassCommit<'_>,
+    seal: Option<&dyn AuditSeal>,
+) -> Result<(), StoreError> {
+    for row in &step.outbox {
+        commit::write_outbox(db, row).await?;
+    }
+    if let Some(answer) = &step.idempotency {
+        idempotency::answer(db, answer).await?;
+    }
+    audit::append(db, &step.audit, seal).await
+}

@@ -1,0 +1,10 @@
+//! Break-glass credentials from the outside: the real program, API servers with real TLS, a client that knows
+//! nothing but its kubeconfig.
+
+mod approval;
+mod operators;
+mod revocations;
+mod signed_elsewhere;
+mod story;
+mod surface;
+mod world;
