@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use strum::{AsRefStr, Display, EnumString, VariantArray};
 
-use crate::state::pull_secret::Call;
+use crate::state::{break_glass, pull_secret};
 
 /// Where. Points around a commit are hit once for each call that the commit announces or whose outcome it
 /// stores; a commit without any is hit once, without a call.
@@ -53,14 +53,20 @@ pub struct Injected;
     "{0}: must look like point[:call]=action[@n] with a point of {points}, a call of {calls} and an action \
      of kill, panic, error, delay(200ms)",
     points = Point::VARIANTS.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", "),
-    calls = Call::VARIANTS.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", "),
+    calls = calls().collect::<Vec<_>>().join(", "),
 )]
 pub struct ParseError(String);
+
+/// The names of all calls, of every kind of credential.
+fn calls() -> impl Iterator<Item = &'static str> {
+    let pull_secret = pull_secret::Call::VARIANTS.iter().map(|call| call.into());
+    pull_secret.chain(break_glass::Call::VARIANTS.iter().map(|call| call.into()))
+}
 
 #[derive(Debug)]
 struct Rule {
     point: Point,
-    call: Option<Call>,
+    call: Option<&'static str>,
     action: Action,
     /// Acts only at this hit, counted from 1.
     only: Option<u64>,
@@ -74,7 +80,7 @@ impl FromStr for Rule {
         let parse = || {
             let (place, action) = text.split_once('=')?;
             let (point, call) = match place.split_once(':') {
-                Some((point, call)) => (point, Some(call.parse().ok()?)),
+                Some((point, call)) => (point, Some(calls().find(|known| *known == call)?)),
                 None => (place, None),
             };
             let (action, only) = match action.split_once('@') {
@@ -97,7 +103,7 @@ impl FromStr for Rule {
 }
 
 impl Rule {
-    fn acts(&self, point: Point, call: Option<Call>) -> bool {
+    fn acts(&self, point: Point, call: Option<&str>) -> bool {
         if self.point != point || (self.call.is_some() && self.call != call) {
             return false;
         }
@@ -127,9 +133,8 @@ impl FailPoints {
     ///
     /// # Panics
     /// Where a rule says `panic`.
-    pub async fn hit(&self, point: Point, call: Option<Call>) -> Result<(), Injected> {
+    pub async fn hit(&self, point: Point, call: Option<&str>) -> Result<(), Injected> {
         for rule in self.0.iter().filter(|rule| rule.acts(point, call)) {
-            let call = call.as_ref().map(AsRef::as_ref);
             tracing::warn!(%point, call, action = ?rule.action, "a failure point acts");
             match rule.action {
                 // Nothing is unwound, nothing is flushed: as kill -9.
@@ -151,9 +156,9 @@ mod tests {
     async fn a_rule_acts_at_its_point_for_its_call_at_its_hit() {
         let points: FailPoints =
             "before_call:create=error@2, after_commit=error,after_call=delay(0s)".parse().unwrap();
-        let create = Some(Call::Create);
+        let create = Some("create");
         assert_eq!(points.hit(Point::BeforeCall, create).await, Ok(()));
-        assert_eq!(points.hit(Point::BeforeCall, Some(Call::Revoke)).await, Ok(()));
+        assert_eq!(points.hit(Point::BeforeCall, Some("revoke")).await, Ok(()));
         assert_eq!(points.hit(Point::BeforeCall, create).await, Err(Injected));
         assert_eq!(points.hit(Point::BeforeCall, create).await, Ok(()));
         assert_eq!(points.hit(Point::AfterCommit, None).await, Err(Injected));
@@ -174,7 +179,7 @@ mod tests {
             "nowhere=kill",
             "before_call",
             "before_call=jump",
-            "before_call:make=kill",
+            "before_call:jump=kill",
             "before_call=kill@0",
             "before_call=delay(soon)",
         ] {

@@ -135,7 +135,7 @@ impl Work<'_> {
             let trouble = Trouble::new(TroubleKind::NotCurrent, "it was too late to send it");
             return (self.not_sent(call, &trouble), None);
         }
-        if self.deps.at(Point::BeforeCall, Some(call)).await.is_err() {
+        if self.deps.at(Point::BeforeCall, Some(call.into())).await.is_err() {
             let trouble =
                 Trouble::new(TroubleKind::Connect, "a failure point keeps it from being sent");
             return (self.not_sent(call, &trouble), None);
@@ -146,7 +146,7 @@ impl Work<'_> {
             Call::Verify => (self.verify(permit).await, None),
             Call::Revoke => (self.revoke(permit).await, None),
         };
-        if self.deps.at(Point::AfterCall, Some(call)).await.is_err() {
+        if self.deps.at(Point::AfterCall, Some(call.into())).await.is_err() {
             let trouble = Trouble::new(TroubleKind::Timeout, "a failure point loses the answer");
             return (trouble_answer(call, &trouble, self.lane), None);
         }

@@ -8,7 +8,7 @@ use actix::Addr;
 
 use super::deps::Deps;
 use super::scheduler::{LookNow, Scheduler};
-use super::system::Shards;
+use super::system::Actors;
 use crate::store::{Hint, Hints, Listening};
 
 /// After a lost connection.
@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 const LATER: Duration = Duration::from_secs(600);
 
 /// Listens for the life of the process.
-pub async fn hear(deps: Arc<Deps>, shards: Shards, scheduler: Addr<Scheduler>) {
+pub async fn hear(deps: Arc<Deps>, actors: Actors, scheduler: Addr<Scheduler>) {
     loop {
         let pause = match deps.store.listen().await {
             Ok(Listening::Alone) => return,
@@ -28,7 +28,7 @@ pub async fn hear(deps: Arc<Deps>, shards: Shards, scheduler: Addr<Scheduler>) {
             }
             Ok(Listening::Hears(hints)) => {
                 tracing::debug!("listens to other replicas");
-                follow(hints, &deps, &shards, &scheduler).await;
+                follow(hints, &deps, &actors, &scheduler).await;
                 AGAIN
             }
             Err(error) => {
@@ -43,7 +43,7 @@ pub async fn hear(deps: Arc<Deps>, shards: Shards, scheduler: Addr<Scheduler>) {
 async fn follow(
     mut hints: Box<dyn Hints>,
     deps: &Deps,
-    shards: &Shards,
+    actors: &Actors,
     scheduler: &Addr<Scheduler>,
 ) {
     loop {
@@ -54,7 +54,7 @@ async fn follow(
                     scheduler.do_send(LookNow { orphans: false });
                 }
             }
-            Ok(Hint::Changed { cluster_id }) => shards.refresh(cluster_id),
+            Ok(Hint::Changed { cluster_id }) => actors.refresh(&cluster_id),
             Ok(Hint::Members) => scheduler.do_send(LookNow { orphans: true }),
             Err(error) => {
                 tracing::debug!(%error, "no hints for a moment");

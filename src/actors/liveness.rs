@@ -11,7 +11,7 @@ use actix::Addr;
 use super::deps::Deps;
 use super::replica::{Observed, Standing};
 use super::scheduler::{LookNow, Scheduler};
-use super::system::Shards;
+use super::system::Actors;
 use crate::store::{Hint, ReplicaRow, StoreError, Unavailable};
 
 /// So many raises fit into a lease.
@@ -34,7 +34,7 @@ pub async fn join(deps: &Deps) -> Result<(), StoreError> {
 /// Follows the replicas for the life of the process. Its end is seen by `alive`.
 pub struct Liveness {
     deps: Arc<Deps>,
-    shards: Shards,
+    actors: Actors,
     scheduler: Addr<Scheduler>,
     alive: Arc<()>,
     standing: Standing,
@@ -43,8 +43,8 @@ pub struct Liveness {
 impl Liveness {
     /// One that has joined.
     #[must_use]
-    pub fn new(deps: Arc<Deps>, shards: Shards, scheduler: Addr<Scheduler>) -> Self {
-        Self { deps, shards, scheduler, alive: Arc::new(()), standing: Standing::Live }
+    pub fn new(deps: Arc<Deps>, actors: Actors, scheduler: Addr<Scheduler>) -> Self {
+        Self { deps, actors, scheduler, alive: Arc::new(()), standing: Standing::Live }
     }
 
     /// Gone when this is gone.
@@ -145,7 +145,7 @@ impl Liveness {
                     event_name,
                     "others may have taken over: what is in memory is dropped"
                 );
-                self.shards.drop_actors();
+                self.actors.drop_actors();
             }
             (Standing::Silent | Standing::Lost, Standing::Live) => {
                 tracing::info!(event_name = "replica_resumed", "this replica goes on");

@@ -9,6 +9,8 @@
 //! | [`breakers`] | tells when a registry is left alone |
 //! | [`campaigns`] | drives campaigns of rotations |
 //! | [`calls`] | one announced call to a registry, and its answer |
+//! | [`kind`] | what differs between the kinds of credentials |
+//! | `pull_secret` | pull secrets, as a kind |
 //! | [`credential`] | the actor that serialises one cluster's commands |
 //! | [`replica`] | this process among the replicas: does it live, who else does |
 //! | [`clocks`] | whether the wall clock may be believed |
@@ -23,7 +25,7 @@
 //! | [`usage`] | reads who was seen by the registries themselves |
 //! | [`reads`] | tells the audit of every pull secret that is handed out |
 //! | `points` | where a test lets the process die |
-//! | [`break_glass`] | the steps of break-glass credentials |
+//! | [`break_glass`] | break-glass credentials, as a kind: steps, calls, what HTTP asks |
 //! | [`measured`] | the store, with a stopwatch |
 //! | [`read`] | what is read for GET and heartbeats, from the database |
 //!
@@ -41,10 +43,12 @@ mod count;
 pub mod credential;
 pub mod deps;
 pub mod hints;
+pub mod kind;
 pub mod liveness;
 pub mod log;
 pub mod measured;
 pub(crate) mod points;
+mod pull_secret;
 pub mod read;
 pub mod reads;
 pub mod registries;

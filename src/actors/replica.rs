@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::clocks::Clocks;
-use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId};
-use crate::state::pull_secret::{Announcement, PullSecret};
+use crate::ids::{CallToken, ClusterId, ReplicaId};
+use crate::state::shared::Announcement;
 use crate::store::{OwnedBy, ReplicaRow};
 
 /// A replica that asked for news of a credential is told for so long.
@@ -209,9 +209,11 @@ impl Replica {
 
     /// The announced calls that this process knows nothing of: nobody will answer them.
     #[must_use]
-    pub fn open_calls_of_others(&self, record: &PullSecret) -> Vec<(AccountId, Announcement)> {
+    pub fn open_calls_of_others<S, C>(
+        &self,
+        open: impl Iterator<Item = (S, Announcement<C>)>,
+    ) -> Vec<(S, Announcement<C>)> {
         let flights = self.flights.lock();
-        let open = record.accounts.iter().filter_map(|account| Some((account.id, account.call?)));
         open.filter(|(_, call)| !flights.contains(&call.token)).collect()
     }
 

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 
 use super::audit::Caller;
+use super::break_glass::house;
 use super::campaigns;
 use super::deps::Deps;
+use super::kind::Kind;
 use super::shard::Dispatch;
-use super::system::Shards;
+use super::system::{Actors, Shards};
 use super::upkeep;
 use crate::failpoints::Point;
-use crate::state::pull_secret::Command;
 use crate::store::{Claimed, StoreError};
 use crate::time::Timestamp;
 
@@ -29,7 +30,7 @@ const CLOCKS_DRIFT: Duration = Duration::from_secs(5 * 60);
 /// The actor.
 pub struct Scheduler {
     deps: Arc<Deps>,
-    shards: Shards,
+    actors: Actors,
     looking: bool,
     driving: bool,
     /// Something happened during a look: look once more.
@@ -37,7 +38,7 @@ pub struct Scheduler {
     /// Somebody may have left work behind.
     orphans: bool,
     /// Taken, but its shard was full.
-    left_over: Vec<Claimed>,
+    left_over: Taken,
     kept_house: Option<Instant>,
     anchored: Option<Instant>,
     /// Both clocks at the last look.
@@ -47,28 +48,26 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler that has not looked yet.
     #[must_use]
-    pub const fn new(deps: Arc<Deps>, shards: Shards) -> Self {
+    pub fn new(deps: Arc<Deps>, actors: Actors) -> Self {
         Self {
             deps,
-            shards,
+            actors,
             looking: false,
             driving: false,
             again: false,
             orphans: true,
-            left_over: Vec::new(),
+            left_over: Taken::default(),
             kept_house: None,
             anchored: None,
             looked: None,
         }
     }
 
-    fn wake(&mut self, taken: Vec<Claimed>) {
-        let waiting = std::mem::take(&mut self.left_over);
-        for claimed in waiting.into_iter().chain(taken) {
-            let message = Dispatch::claimed(claimed.clone());
-            if self.shards.of(&claimed.cluster_id).try_send(message).is_err() {
-                self.left_over.push(claimed);
-            }
+    fn wake(&mut self, taken: Taken) {
+        let waiting = &mut self.left_over;
+        offer(&self.actors.pull_secrets, &mut waiting.pull_secrets, taken.pull_secrets);
+        if let Some(break_glass) = &self.actors.break_glass {
+            offer(break_glass, &mut waiting.break_glass, taken.break_glass);
         }
     }
 
@@ -150,14 +149,16 @@ impl Handler<Look> for Scheduler {
         let orphans = house || std::mem::take(&mut self.orphans);
         // What a full shard could not take is offered first; no more is taken meanwhile.
         let crowded = !self.left_over.is_empty();
+        let actors = self.actors.clone();
         let running = self.deps.activity.begin();
         let work = async move {
             let _running = running;
             if back && let Err(error) = wake_busy(&deps).await {
                 tracing::warn!(%error, "what the clock has put off was not woken");
             }
-            let taken = if crowded { Ok(Taken::default()) } else { take(&deps, orphans).await };
-            if house && let Err(error) = keep_house(&deps).await {
+            let taken =
+                if crowded { Ok(Taken::default()) } else { take(&deps, &actors, orphans).await };
+            if house && let Err(error) = keep_house(&deps, &actors).await {
                 tracing::warn!(%error, "housekeeping failed");
             }
             if anchor && let Err(error) = upkeep::anchor_audit(&deps).await {
@@ -176,12 +177,12 @@ impl Handler<Look> for Scheduler {
             match taken {
                 Ok(taken) => {
                     actor.orphans |= taken.more_orphans || (orphans && crowded);
-                    actor.wake(taken.claimed);
+                    actor.wake(taken);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "nothing could be taken");
                     actor.orphans |= orphans;
-                    actor.wake(Vec::new());
+                    actor.wake(Taken::default());
                 }
             }
             if std::mem::take(&mut actor.again) {
@@ -204,7 +205,7 @@ impl Handler<Drive> for Scheduler {
             return Box::pin(actix::fut::ready(()));
         }
         self.driving = true;
-        let (deps, shards) = (self.deps.clone(), self.shards.clone());
+        let (deps, shards) = (self.deps.clone(), self.actors.pull_secrets.clone());
         let running = self.deps.activity.begin();
         let work = async move {
             let _running = running;
@@ -224,28 +225,56 @@ async fn wake_busy(deps: &Deps) -> Result<(), StoreError> {
 
 #[derive(Default)]
 struct Taken {
-    claimed: Vec<Claimed>,
+    pull_secrets: Vec<Claimed>,
+    break_glass: Vec<Claimed>,
     more_orphans: bool,
 }
 
-async fn take(deps: &Deps, orphans: bool) -> Result<Taken, StoreError> {
+impl Taken {
+    const fn is_empty(&self) -> bool {
+        self.pull_secrets.is_empty() && self.break_glass.is_empty()
+    }
+}
+
+async fn take(deps: &Deps, actors: &Actors, orphans: bool) -> Result<Taken, StoreError> {
     // Whoever is not sure to live takes nothing, and is told to look when it is.
     if !deps.replica.is_live() {
-        return Ok(Taken { claimed: Vec::new(), more_orphans: orphans });
+        return Ok(Taken { more_orphans: orphans, ..Taken::default() });
     }
-    let (id, batch, now) = (deps.replica.id, deps.tuning.batch, deps.clock.now());
+    let (pull_secrets, mut more_orphans) = take_of(&**actors.pull_secrets.tools(), orphans).await?;
+    let mut break_glass = Vec::new();
+    if let Some(shards) = &actors.break_glass {
+        let (taken, more) = take_of(&**shards.tools(), orphans).await?;
+        break_glass = taken;
+        more_orphans |= more;
+    }
+    Ok(Taken { pull_secrets, break_glass, more_orphans })
+}
+
+async fn take_of<K: Kind>(tools: &K, orphans: bool) -> Result<(Vec<Claimed>, bool), StoreError> {
+    let (deps, id) = (tools.deps(), tools.deps().replica.id);
+    let now = deps.clock.now();
     let until = now.plus(deps.tuning.lease);
-    // Whose turn it is becomes due, and is claimed like everything else.
-    deps.store.call_turns(deps.tuning.max_rotations, now, until).await?;
-    let mut claimed = deps.store.due(now, batch, until, id).await?;
+    let mut claimed = tools.due(now, until, id).await?;
     let mut more_orphans = false;
     if orphans {
-        let found = deps.store.orphans(batch, until, id).await?;
-        more_orphans = found.len() >= usize::try_from(batch).unwrap_or(usize::MAX);
+        let found = tools.orphans(until, id).await?;
+        more_orphans = found.len() >= usize::try_from(deps.tuning.batch).unwrap_or(usize::MAX);
         claimed.extend(found);
     }
     claimed.iter().for_each(|claimed| taken_over(deps, claimed));
-    Ok(Taken { claimed, more_orphans })
+    Ok((claimed, more_orphans))
+}
+
+/// What a full shard does not take stays for the next look.
+fn offer<K: Kind>(shards: &Shards<K>, left_over: &mut Vec<Claimed>, taken: Vec<Claimed>) {
+    let waiting = std::mem::take(left_over);
+    for claimed in waiting.into_iter().chain(taken) {
+        let message = Dispatch::claimed(claimed.clone());
+        if shards.of(&claimed.cluster_id).try_send(message).is_err() {
+            left_over.push(claimed);
+        }
+    }
 }
 
 /// Says so when it was another replica's.
@@ -262,7 +291,7 @@ fn taken_over(deps: &Deps, claimed: &Claimed) {
     );
 }
 
-async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
+async fn keep_house(deps: &Deps, actors: &Actors) -> Result<(), StoreError> {
     if let Err(error) = deps.keyring.reload() {
         tracing::warn!(%error, "the keys could not be read again");
     }
@@ -275,12 +304,15 @@ async fn keep_house(deps: &Deps) -> Result<(), StoreError> {
     let trouble = deps.store.trouble_counts(now, deps.policy.stuck_after()).await?;
     gauge(&deps.metrics.attention, &trouble.attention);
     deps.metrics.burnt_accounts.set(number(trouble.burnt));
+    if let Some(break_glass) = &actors.break_glass {
+        house::keep(break_glass.tools()).await?;
+    }
     // History passes by the wall clock alone.
     if deps.replica.time_is_trusted() { upkeep::let_pass(deps).await } else { Ok(()) }
 }
 
 /// A state that nothing is in any more has to go back to zero.
-fn gauge(gauge: &prometheus::IntGaugeVec, counts: &BTreeMap<String, u64>) {
+pub(super) fn gauge(gauge: &prometheus::IntGaugeVec, counts: &BTreeMap<String, u64>) {
     gauge.reset();
     for (word, count) in counts {
         let count = i64::try_from(*count).unwrap_or(i64::MAX);
@@ -293,11 +325,12 @@ fn gauge(gauge: &prometheus::IntGaugeVec, counts: &BTreeMap<String, u64>) {
 ///
 /// # Errors
 /// [`StoreError`] when it cannot be listed.
-pub async fn take_over(deps: &Arc<Deps>, shards: &Shards) -> Result<usize, StoreError> {
-    let mut count = 0;
+pub async fn take_over<K: Kind>(shards: &Shards<K>) -> Result<usize, StoreError> {
+    let (tools, mut count) = (shards.tools(), 0);
+    let deps = tools.deps();
     loop {
         let until = deps.clock.now().plus(deps.tuning.lease);
-        let orphans = deps.store.orphans(deps.tuning.batch, until, deps.replica.id).await?;
+        let orphans = tools.orphans(until, deps.replica.id).await?;
         if orphans.is_empty() {
             return Ok(count);
         }
@@ -305,7 +338,7 @@ pub async fn take_over(deps: &Arc<Deps>, shards: &Shards) -> Result<usize, Store
         for claimed in orphans {
             taken_over(deps, &claimed);
             let id = &claimed.cluster_id;
-            let done = shards.execute(id, Command::TakeOver, Caller::service("takeover")).await;
+            let done = shards.execute(id, K::take_over(), Caller::service("takeover")).await;
             if let Err(error) = done {
                 tracing::error!(cluster_id = %id, %error, "open calls stay open");
             }

@@ -17,24 +17,23 @@ use tokio::sync::oneshot;
 
 use super::activity::Running;
 use super::audit::Caller;
-use super::calls::Finished;
-use super::credential::{CredentialActor, Execute, Executed, Outcome, Refresh, Wake};
+use super::credential::{CredentialActor, Execute, ExecutedOf, Outcome, Refresh, Wake};
 use super::deps::Deps;
+use super::kind::{Ask, Kind};
 use super::replica::Flight;
-use super::step::{self, Request, StepError};
+use super::step::StepError;
 use crate::ids::ClusterId;
-use crate::state::pull_secret::Command;
 use crate::store::{Claimed, IdempotencyAnswer};
 
 /// The answer to a command.
-pub type Reply = oneshot::Sender<Result<Executed, CommandError>>;
+pub type Reply<K> = oneshot::Sender<Result<ExecutedOf<K>, CommandError<<K as Kind>::Error>>>;
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
+pub enum CommandError<E: std::error::Error = StepError> {
     /// The step said no.
     #[error(transparent)]
-    Step(#[from] StepError),
+    Step(E),
     /// Too many messages wait already.
     #[error("too many requests wait for this cluster")]
     Busy,
@@ -44,38 +43,36 @@ pub enum CommandError {
 }
 
 /// Something for one cluster's actor.
-#[derive(Debug, Message)]
+#[derive(Message)]
 #[rtype(result = "()")]
-pub struct Dispatch {
+pub struct Dispatch<K: Kind> {
     cluster_id: ClusterId,
-    work: Work,
+    work: Work<K>,
 }
 
 /// A command for which somebody waits.
-#[derive(Debug)]
-pub struct Asked {
+pub struct Asked<K: Kind> {
     /// The command.
-    pub command: Command,
+    pub command: K::Command,
     /// Who asks.
     pub caller: Caller,
     /// What a repetition of the request is answered; committed with the command.
     pub answer: Option<IdempotencyAnswer>,
     /// Where the answer goes.
-    pub reply: Reply,
+    pub reply: Reply<K>,
 }
 
-#[derive(Debug)]
-enum Work {
-    Execute(Asked),
-    Outcome(Finished, Running, Flight),
+enum Work<K: Kind> {
+    Execute(Asked<K>),
+    Outcome(K::Finished, Running, Flight),
     Wake(Option<Claimed>),
     Refresh,
 }
 
-impl Dispatch {
+impl<K: Kind> Dispatch<K> {
     /// A command for which somebody waits.
     #[must_use]
-    pub const fn command(cluster_id: ClusterId, asked: Asked) -> Self {
+    pub const fn command(cluster_id: ClusterId, asked: Asked<K>) -> Self {
         Self { cluster_id, work: Work::Execute(asked) }
     }
 
@@ -83,7 +80,7 @@ impl Dispatch {
     #[must_use]
     pub const fn outcome(
         cluster_id: ClusterId,
-        finished: Finished,
+        finished: K::Finished,
         running: Running,
         flight: Flight,
     ) -> Self {
@@ -134,8 +131,8 @@ pub struct Died {
 #[rtype(result = "usize")]
 pub struct Ping;
 
-struct Entry {
-    address: Addr<CredentialActor>,
+struct Entry<K: Kind> {
+    address: Addr<CredentialActor<K>>,
     incarnation: u64,
 }
 
@@ -147,22 +144,30 @@ struct Panics {
 }
 
 /// The actor.
-pub struct Shard {
-    deps: Arc<Deps>,
-    actors: HashMap<ClusterId, Entry>,
+pub struct Shard<K: Kind> {
+    tools: Arc<K>,
+    actors: HashMap<ClusterId, Entry<K>>,
     panics: HashMap<ClusterId, Panics>,
     incarnations: u64,
 }
 
-impl Shard {
+impl<K: Kind> Shard<K> {
     /// A shard without any actor.
     #[must_use]
-    pub fn new(deps: Arc<Deps>) -> Self {
-        Self { deps, actors: HashMap::new(), panics: HashMap::new(), incarnations: 0 }
+    pub fn new(tools: Arc<K>) -> Self {
+        Self { tools, actors: HashMap::new(), panics: HashMap::new(), incarnations: 0 }
+    }
+
+    fn deps(&self) -> &Deps {
+        self.tools.deps()
     }
 
     /// The living actor of a cluster, made if there is none.
-    fn actor(&mut self, cluster_id: &ClusterId, context: &Context<Self>) -> Addr<CredentialActor> {
+    fn actor(
+        &mut self,
+        cluster_id: &ClusterId,
+        context: &Context<Self>,
+    ) -> Addr<CredentialActor<K>> {
         if let Some(entry) = self.actors.get(cluster_id)
             && entry.address.connected()
         {
@@ -171,11 +176,11 @@ impl Shard {
         self.incarnations += 1;
         let incarnation = self.incarnations;
         let shard = context.address();
-        let deps = self.deps.clone();
-        let address = CredentialActor::new(deps, cluster_id.clone(), shard, incarnation).start();
+        let tools = self.tools.clone();
+        let address = CredentialActor::new(tools, cluster_id.clone(), shard, incarnation).start();
         let entry = Entry { address: address.clone(), incarnation };
         if self.actors.insert(cluster_id.clone(), entry).is_none() {
-            self.deps.metrics.actors.inc();
+            self.deps().metrics.actors.inc();
         }
         address
     }
@@ -183,7 +188,7 @@ impl Shard {
     fn forget(&mut self, cluster_id: &ClusterId, incarnation: u64) {
         let current = self.actors.get(cluster_id).map(|entry| entry.incarnation);
         if current == Some(incarnation) && self.actors.remove(cluster_id).is_some() {
-            self.deps.metrics.actors.dec();
+            self.deps().metrics.actors.dec();
         }
     }
 
@@ -192,16 +197,16 @@ impl Shard {
         paused.is_some_and(|until| until > Instant::now())
     }
 
-    fn execute(&mut self, cluster_id: &ClusterId, asked: Asked, context: &Context<Self>) {
+    fn execute(&mut self, cluster_id: &ClusterId, asked: Asked<K>, context: &Context<Self>) {
         let Asked { command, caller, answer: to_store, reply } = asked;
-        if self.is_paused(cluster_id) || self.deps.activity.is_stopping() {
+        if self.is_paused(cluster_id) || self.deps().activity.is_stopping() {
             let _ = reply.send(Err(CommandError::Restarting));
             return;
         }
         let (inner, answer) = oneshot::channel();
         let message = Execute { command, caller, answer: to_store, reply: inner };
         if self.offer(cluster_id, message, context).is_err() {
-            self.deps.metrics.mailbox_full.inc();
+            self.deps().metrics.mailbox_full.inc();
             let _ = reply.send(Err(CommandError::Busy));
             return;
         }
@@ -223,8 +228,8 @@ impl Shard {
     where
         M: Message + Send + 'static,
         M::Result: Send,
-        CredentialActor: Handler<M>,
-        Context<CredentialActor>: ToEnvelope<CredentialActor, M>,
+        CredentialActor<K>: Handler<M>,
+        <CredentialActor<K> as Actor>::Context: ToEnvelope<CredentialActor<K>, M>,
     {
         match self.actor(cluster_id, context).try_send(message) {
             // It died a moment ago: a fresh one takes its place.
@@ -238,7 +243,7 @@ impl Shard {
 
     /// The pause after a panic, or `None` when there were too many.
     fn note_panic(&mut self, cluster_id: &ClusterId) -> Option<Duration> {
-        let tuning = &self.deps.tuning;
+        let tuning = &self.tools.deps().tuning;
         let panics = self.panics.entry(cluster_id.clone()).or_default();
         let now = Instant::now();
         panics.times.push_back(now);
@@ -257,18 +262,12 @@ impl Shard {
 
     /// Stores the quarantine without the actor, whose code cannot be trusted now.
     fn quarantine(&self, cluster_id: ClusterId) {
-        let deps = self.deps.clone();
+        let tools = self.tools.clone();
         actix_rt::spawn(async move {
+            let deps = tools.deps();
             let retry_at = deps.clock.now().plus(deps.tuning.quarantine);
-            let caller = Caller::service("supervisor");
-            let request = Request {
-                command: &Command::Quarantine { retry_at },
-                secret: None,
-                caller: &caller,
-                permits: Vec::new(),
-                answer: None,
-            };
-            let work = AssertUnwindSafe(step::step(&deps, &cluster_id, None, request));
+            let ask = Ask::new(K::quarantine(retry_at), Caller::service("supervisor"));
+            let work = AssertUnwindSafe(K::step(tools.clone(), cluster_id.clone(), None, ask));
             match work.catch_unwind().await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::error!(%cluster_id, %error, "no quarantine"),
@@ -278,18 +277,18 @@ impl Shard {
     }
 }
 
-impl Actor for Shard {
+impl<K: Kind> Actor for Shard<K> {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Context<Self>) {
-        context.set_mailbox_capacity(self.deps.tuning.mailbox);
+        context.set_mailbox_capacity(self.deps().tuning.mailbox);
     }
 }
 
-impl Handler<Dispatch> for Shard {
+impl<K: Kind> Handler<Dispatch<K>> for Shard<K> {
     type Result = ();
 
-    fn handle(&mut self, message: Dispatch, context: &mut Context<Self>) {
+    fn handle(&mut self, message: Dispatch<K>, context: &mut Context<Self>) {
         let Dispatch { cluster_id, work } = message;
         match work {
             Work::Execute(asked) => self.execute(&cluster_id, asked, context),
@@ -299,7 +298,7 @@ impl Handler<Dispatch> for Shard {
             }
             Work::Wake(claimed) => {
                 // A full mailbox is awake.
-                if !self.is_paused(&cluster_id) && !self.deps.activity.is_stopping() {
+                if !self.is_paused(&cluster_id) && !self.deps().activity.is_stopping() {
                     let _ = self.offer(&cluster_id, Wake(claimed), context);
                 }
             }
@@ -312,7 +311,7 @@ impl Handler<Dispatch> for Shard {
     }
 }
 
-impl Handler<Idle> for Shard {
+impl<K: Kind> Handler<Idle> for Shard<K> {
     type Result = ();
 
     fn handle(&mut self, message: Idle, _context: &mut Context<Self>) {
@@ -325,30 +324,30 @@ impl Handler<Idle> for Shard {
 #[rtype(result = "()")]
 pub struct DropActors;
 
-impl Handler<DropActors> for Shard {
+impl<K: Kind> Handler<DropActors> for Shard<K> {
     type Result = ();
 
     fn handle(&mut self, _message: DropActors, _context: &mut Context<Self>) {
         let count = i64::try_from(self.actors.len()).unwrap_or(i64::MAX);
         self.actors.clear();
-        self.deps.metrics.actors.sub(count);
+        self.deps().metrics.actors.sub(count);
     }
 }
 
-impl Handler<Died> for Shard {
+impl<K: Kind> Handler<Died> for Shard<K> {
     type Result = ();
 
     fn handle(&mut self, message: Died, context: &mut Context<Self>) {
         let Died { cluster_id, incarnation } = message;
         self.forget(&cluster_id, incarnation);
-        self.deps.metrics.panic("actor");
+        self.deps().metrics.panic("actor");
         match self.note_panic(&cluster_id) {
             None => {
                 tracing::error!(%cluster_id, "panicked too often: quarantined");
                 self.quarantine(cluster_id);
             }
             Some(pause) => {
-                self.deps.metrics.actor_restarts.inc();
+                self.deps().metrics.actor_restarts.inc();
                 let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
                 let event_name = "actor_restarts";
                 tracing::error!(%cluster_id, event_name, pause_ms, "panicked: restarting");
@@ -358,7 +357,7 @@ impl Handler<Died> for Shard {
     }
 }
 
-impl Handler<Ping> for Shard {
+impl<K: Kind> Handler<Ping> for Shard<K> {
     type Result = usize;
 
     fn handle(&mut self, _message: Ping, _context: &mut Context<Self>) -> usize {

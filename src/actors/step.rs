@@ -12,6 +12,7 @@ use tracing::Instrument;
 use super::audit::{self, Caller};
 use super::count;
 use super::deps::Deps;
+use super::kind;
 use super::log::{self, Cause};
 use super::replica::Flight;
 use crate::crypto::{Aad, SealError, secret};
@@ -87,19 +88,7 @@ pub struct AnnouncedCall {
 }
 
 /// What a step did.
-#[derive(Debug)]
-pub struct Step {
-    /// The state now.
-    pub working: Working,
-    /// What happened; empty when the command was already fulfilled.
-    pub events: Vec<Event>,
-    /// The calls to make. Each flight ends when the call's outcome is stored, or will never be.
-    pub calls: Vec<(AnnouncedCall, Flight)>,
-    /// Registries whose lane is full for the moment: wait for a place, then step again.
-    pub crowded: Vec<Place>,
-    /// What the step was made for.
-    pub cause: Cause,
-}
+pub type Step = kind::Step<Deps>;
 
 /// Why a step did nothing.
 #[derive(Debug, thiserror::Error)]
@@ -183,7 +172,9 @@ async fn close_calls_of_others(
 ) -> Result<Working, StepError> {
     let found = match &current.record {
         Some(record) if deps.replica.may_work_on(current.ownership) => {
-            deps.replica.open_calls_of_others(record)
+            let accounts = record.accounts.iter();
+            let open = accounts.filter_map(|account| Some((account.id, account.call?)));
+            deps.replica.open_calls_of_others(open)
         }
         Some(_) | None => Vec::new(),
     };
@@ -530,12 +521,16 @@ impl<'a> Plan<'a> {
             idempotency: request.answer.clone(),
             turn,
         };
-        let calls = || announced.iter().map(|(_, call, ..)| *call);
+        let calls = || announced.iter().map(|(_, call, ..)| call.into());
+        let answered = match request.command {
+            Command::Answer { answer, .. } => Some(answer.call().into()),
+            _ => None,
+        };
         let points = [Point::BeforeCommit, Point::BeforeOutcomeCommit];
-        deps.at_commit(points, calls(), request.command).await?;
+        deps.at_commit(points, calls(), answered).await?;
         let version = deps.store.commit(commit).await?;
         let points = [Point::AfterCommit, Point::AfterOutcomeCommit];
-        deps.at_commit(points, calls(), request.command).await?;
+        deps.at_commit(points, calls(), answered).await?;
         let told = before.record.as_ref();
         if redated {
             tracing::warn!(%cluster_id, "the clock went back: what has happened is dated now");

@@ -9,17 +9,19 @@ use prometheus::IntGauge;
 use tokio::sync::{oneshot, watch};
 
 use super::audit::Caller;
+use super::break_glass::kit::Kit;
 use super::breakers;
-use super::credential::{Executed, Snapshot};
+use super::credential::{ExecutedOf, Snapshot};
 use super::deps::Deps;
 use super::hints;
+use super::kind::Kind;
 use super::liveness::{self, Liveness};
 use super::scheduler::{self, PingScheduler, Scheduler};
 use super::shard::{Asked, CommandError, Dispatch, DropActors, Ping, Shard};
 use super::sweeper::{self, PingSweeper, Sweeper};
 use super::usage;
 use crate::ids::ClusterId;
-use crate::state::pull_secret::{Command, cluster_hash};
+use crate::state::shared::cluster_hash;
 use crate::store::{Hint, IdempotencyAnswer, StoreError};
 
 /// Shards and scheduler are asked so often whether they live.
@@ -27,11 +29,18 @@ const WATCH: Duration = Duration::from_secs(5);
 /// A shard that does not answer for so long hangs; the process is better started again.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// The shards, each an arbiter of its own; a cluster's is chosen by a hash of its id.
-#[derive(Clone)]
-pub struct Shards {
-    shards: Arc<Vec<Addr<Shard>>>,
+/// The shards of a kind, each on an arbiter of its own; a cluster's is chosen by a hash of its id.
+pub struct Shards<K: Kind = Deps> {
+    tools: Arc<K>,
+    shards: Arc<Vec<Addr<Shard<K>>>>,
     in_flight: IntGauge,
+}
+
+impl<K: Kind> Clone for Shards<K> {
+    fn clone(&self) -> Self {
+        let (tools, shards) = (self.tools.clone(), self.shards.clone());
+        Self { tools, shards, in_flight: self.in_flight.clone() }
+    }
 }
 
 /// Something that waits; dropping it says that it waits no more.
@@ -43,21 +52,28 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Shards {
+impl<K: Kind> Shards<K> {
     /// Starts shards on the given arbiters.
     #[must_use]
-    pub fn start(deps: &Arc<Deps>, arbiters: &[actix_rt::ArbiterHandle]) -> Self {
+    pub fn start(tools: &Arc<K>, arbiters: &[actix_rt::ArbiterHandle]) -> Self {
         let start = |arbiter: &actix_rt::ArbiterHandle| {
-            let deps = deps.clone();
-            Shard::start_in_arbiter(arbiter, |_| Shard::new(deps))
+            let tools = tools.clone();
+            Shard::start_in_arbiter(arbiter, |_| Shard::new(tools))
         };
-        let in_flight = deps.metrics.commands_in_flight.clone();
-        Self { shards: Arc::new(arbiters.iter().map(start).collect()), in_flight }
+        let in_flight = tools.deps().metrics.commands_in_flight.clone();
+        let shards = Arc::new(arbiters.iter().map(start).collect());
+        Self { tools: tools.clone(), shards, in_flight }
+    }
+
+    /// What they work with.
+    #[must_use]
+    pub const fn tools(&self) -> &Arc<K> {
+        &self.tools
     }
 
     /// The shard of a cluster.
     #[must_use]
-    pub fn of(&self, cluster_id: &ClusterId) -> &Addr<Shard> {
+    pub fn of(&self, cluster_id: &ClusterId) -> &Addr<Shard<K>> {
         let count = u64::try_from(self.shards.len()).unwrap_or(1);
         let index = usize::try_from(cluster_hash(cluster_id) % count).unwrap_or(0);
         &self.shards[index]
@@ -70,9 +86,9 @@ impl Shards {
     pub async fn execute(
         &self,
         cluster_id: &ClusterId,
-        command: Command,
+        command: K::Command,
         caller: Caller,
-    ) -> Result<Executed, CommandError> {
+    ) -> Result<ExecutedOf<K>, CommandError<K::Error>> {
         self.execute_once(cluster_id, command, caller, None).await
     }
 
@@ -83,10 +99,10 @@ impl Shards {
     pub async fn execute_once(
         &self,
         cluster_id: &ClusterId,
-        command: Command,
+        command: K::Command,
         caller: Caller,
         to_store: Option<IdempotencyAnswer>,
-    ) -> Result<Executed, CommandError> {
+    ) -> Result<ExecutedOf<K>, CommandError<K::Error>> {
         let (reply, answer) = oneshot::channel();
         let asked = Asked { command, caller, answer: to_store, reply };
         let message = Dispatch::command(cluster_id.clone(), asked);
@@ -134,12 +150,49 @@ impl Shards {
     }
 }
 
+/// The shards of all kinds.
+#[derive(Clone)]
+pub struct Actors {
+    /// Pull secrets.
+    pub pull_secrets: Shards,
+    /// Break-glass credentials, where they are set up.
+    pub break_glass: Option<Shards<Kit>>,
+}
+
+impl Actors {
+    /// Another replica has changed something of a cluster.
+    pub fn refresh(&self, cluster_id: &ClusterId) {
+        self.pull_secrets.refresh(cluster_id.clone());
+        if let Some(break_glass) = &self.break_glass {
+            break_glass.refresh(cluster_id.clone());
+        }
+    }
+
+    /// Lets go of all actors.
+    pub fn drop_actors(&self) {
+        self.pull_secrets.drop_actors();
+        if let Some(break_glass) = &self.break_glass {
+            break_glass.drop_actors();
+        }
+    }
+
+    async fn ping(&self) -> Result<(), &'static str> {
+        self.pull_secrets.ping().await?;
+        match &self.break_glass {
+            Some(break_glass) => break_glass.ping().await,
+            None => Ok(()),
+        }
+    }
+}
+
 /// Everything that runs beside HTTP.
 pub struct System {
     /// What it works with.
     pub deps: Arc<Deps>,
-    /// Where commands go.
+    /// Where commands for pull secrets go.
     pub shards: Shards,
+    /// Where all commands go.
+    pub actors: Actors,
     scheduler: Addr<Scheduler>,
     sweeper: Addr<Sweeper>,
     liveness: Weak<()>,
@@ -153,14 +206,19 @@ impl System {
     ///
     /// # Errors
     /// [`StoreError`] when the database does not answer.
-    pub async fn start(deps: Arc<Deps>) -> Result<Self, StoreError> {
+    pub async fn start(deps: Arc<Deps>, break_glass: Option<Arc<Kit>>) -> Result<Self, StoreError> {
         let arbiters: Vec<Arbiter> =
             (0..deps.tuning.shards.max(1)).map(|_| Arbiter::new()).collect();
         let handles: Vec<_> = arbiters.iter().map(Arbiter::handle).collect();
         let shards = Shards::start(&deps, &handles);
+        let break_glass = break_glass.map(|kit| Shards::start(&kit, &handles));
+        let actors = Actors { pull_secrets: shards.clone(), break_glass };
         liveness::join(&deps).await?;
         sweeper::prepare(&deps).await?;
-        let closed = scheduler::take_over(&deps, &shards).await?;
+        let mut closed = scheduler::take_over(&shards).await?;
+        if let Some(break_glass) = &actors.break_glass {
+            closed += scheduler::take_over(break_glass).await?;
+        }
         if closed > 0 {
             tracing::info!(closed, "took over what the process before left open");
         }
@@ -168,24 +226,24 @@ impl System {
         usage::watch(&deps, &shards);
         let own = Arbiter::new();
         let scheduler = {
-            let (deps, shards) = (deps.clone(), shards.clone());
-            Scheduler::start_in_arbiter(&own.handle(), |_| Scheduler::new(deps, shards))
+            let (deps, actors) = (deps.clone(), actors.clone());
+            Scheduler::start_in_arbiter(&own.handle(), |_| Scheduler::new(deps, actors))
         };
         let sweeper = {
             let (deps, shards) = (deps.clone(), shards.clone());
             Sweeper::start_in_arbiter(&own.handle(), |_| Sweeper::new(deps, shards))
         };
-        let alive = Liveness::new(deps.clone(), shards.clone(), scheduler.clone());
+        let alive = Liveness::new(deps.clone(), actors.clone(), scheduler.clone());
         let liveness = alive.alive();
         // On a thread where nothing else can hold it up.
         let thread = Arbiter::new();
-        let hears = hints::hear(deps.clone(), shards.clone(), scheduler.clone());
+        let hears = hints::hear(deps.clone(), actors.clone(), scheduler.clone());
         let beside = Beside::start(&thread, async move {
             tokio::join!(alive.run(), hears);
         });
         liveness::tell(&deps, &Hint::Members).await;
         let arbiters = arbiters.into_iter().chain([own, thread]).collect();
-        Ok(Self { deps, shards, scheduler, sweeper, liveness, beside, arbiters })
+        Ok(Self { deps, shards, actors, scheduler, sweeper, liveness, beside, arbiters })
     }
 
     /// Ends when a shard or the scheduler cannot go on. The process is to be started again then, which is
@@ -193,7 +251,7 @@ impl System {
     pub async fn failed(&self) -> &'static str {
         loop {
             tokio::time::sleep(WATCH).await;
-            if let Err(reason) = self.shards.ping().await {
+            if let Err(reason) = self.actors.ping().await {
                 return reason;
             }
             match tokio::time::timeout(HANGS, self.scheduler.send(PingScheduler)).await {
@@ -290,11 +348,11 @@ async fn hand_over(deps: &Deps, time: Duration, leaving: Leaving) {
 }
 
 /// Waits until the state is as wanted or the time is up, and returns the last state seen.
-pub async fn wait_until(
-    mut watch: watch::Receiver<Snapshot>,
+pub async fn wait_until<W>(
+    mut watch: watch::Receiver<Snapshot<W>>,
     time: Duration,
-    wanted: impl Fn(&Snapshot) -> bool,
-) -> Snapshot {
+    wanted: impl Fn(&Snapshot<W>) -> bool,
+) -> Snapshot<W> {
     let _ = tokio::time::timeout(time, watch.wait_for(|snapshot| wanted(snapshot))).await;
     watch.borrow_and_update().clone()
 }

@@ -10,7 +10,9 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::shutdown::{Shutdown, Signals};
 use crate::actors::break_glass::fleet::{self, Fleet};
+use crate::actors::break_glass::kit::Kit;
 use crate::actors::break_glass::service::Service;
+use crate::actors::break_glass::step::Tools;
 use crate::actors::deps::Deps;
 use crate::actors::measured::Measured;
 use crate::actors::reads::{self, ReadLog};
@@ -74,12 +76,11 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
         let stores = stores(&config, dev, audit_key).await?;
         let deps = deps(&config, &stores, clock, metrics.clone()).await?;
         let deps = Arc::new(deps);
-        let system = System::start(deps.clone()).await?;
         let (store, policy) = (stores.break_glass, fleet::policy(&config));
-        let break_glass = Service::start(deps.clone(), store, fleet, policy).await?;
-        anyhow::Ok((system, Arc::new(break_glass), deps))
+        let kit = Kit { tools: Tools { deps: deps.clone(), store, policy }, fleet };
+        anyhow::Ok((System::start(deps.clone(), Some(Arc::new(kit))).await?, deps))
     };
-    let (system, break_glass, deps) = tokio::select! {
+    let (system, deps) = tokio::select! {
         done = set_up => done?,
         signal = signals.next() => {
             tracing::info!(signal, "told to stop before it was ready");
@@ -88,8 +89,11 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
     };
     let reads = ReadLog::start(deps.clone(), config.audit.reads, reads::BUFFER);
     backend.set(Work::new(deps.clone(), system.shards.clone(), repeats, reads));
-    let _ = late.set(break_glass.clone());
-    backend.set_desk(desk(&config, &deps, break_glass.clone(), slow_repeats));
+    if let Some(shards) = system.actors.break_glass.clone() {
+        let break_glass = Arc::new(Service::new(shards));
+        let _ = late.set(break_glass.clone());
+        backend.set_desk(desk(&config, &deps, break_glass, slow_repeats));
+    }
     lifecycle.begin_serving();
     metrics.up.set(1);
     tracing::info!("ready");
@@ -108,7 +112,6 @@ pub async fn serve(config: Config, dev: bool) -> anyhow::Result<()> {
         pages,
         backend,
         system,
-        break_glass,
         deps,
         delay: config.server.drain_delay,
         limit: config.server.shutdown_timeout,

@@ -11,7 +11,6 @@ use actix_web::dev::ServerHandle;
 use anyhow::{Context, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::actors::break_glass::service::Service;
 use crate::actors::deps::Deps;
 use crate::actors::system::System;
 use crate::actors::upkeep;
@@ -53,7 +52,6 @@ pub(super) struct Shutdown {
     pub pages: ServerHandle,
     pub backend: Backend,
     pub system: System,
-    pub break_glass: Arc<Service>,
     pub deps: Arc<Deps>,
     /// Requests are still served for so long after the probes say no.
     pub delay: Duration,
@@ -104,7 +102,6 @@ impl Shutdown {
         // What they leave of the time is for handing over.
         let left = self.limit.saturating_sub(begun.elapsed());
         let ended = self.system.stop(left.saturating_sub(left.min(HAND_OVER * 2) / 2)).await;
-        self.break_glass.stop();
         tracing::info!("drain ended");
 
         stage.set("closing");

@@ -10,9 +10,12 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use secrecy::SecretString;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use super::step::{AnnouncedCall, Delivered, Tools, aad};
+use crate::actors::log::{self, Cause};
+use crate::failpoints::Point;
 use crate::ids::{AuthorityId, CallToken, CredentialId, RevocationId};
 use crate::signers::{
     AuthorityIntent, AuthorityKind as Kind, CallContext, CheckOutcome, Cluster, CollectOutcome,
@@ -48,6 +51,7 @@ pub struct ConfiguredCluster {
 }
 
 /// The outcome of a call, to be told to the machine.
+#[derive(Clone)]
 pub struct Finished {
     /// For what it was made.
     pub subject: Subject,
@@ -57,6 +61,10 @@ pub struct Finished {
     pub answer: Answer,
     /// What was made with it.
     pub delivered: Delivered,
+    /// What it was made for.
+    pub cause: Cause,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// Asks the database whether the announcement is still current.
@@ -80,19 +88,24 @@ pub async fn make(
     configured: &ConfiguredCluster,
     announced: AnnouncedCall,
 ) -> Finished {
-    let AnnouncedCall { subject, call, token, announced_at, record } = announced;
+    let AnnouncedCall { subject, call, token, announced_at, record, cause } = announced;
     let fence = Arc::new(StoredFence { store: tools.store.clone(), subject, token });
     let deadline = announced_at + tools.policy.call_timeout;
     let context = CallContext { deadline, fence };
     let work = Work { tools, configured, record: &record, context };
-    let left = deadline.saturating_duration_since(Instant::now());
-    let run = AssertUnwindSafe(tokio::time::timeout(left, work.run(subject, call)));
-    let (answer, delivered) = match run.catch_unwind().await {
+    let began = Instant::now();
+    let left = deadline.saturating_duration_since(began);
+    let span = log::span(&record.cluster_id, &cause);
+    let run = tokio::time::timeout(left, work.watched(subject, call).instrument(span));
+    let (answer, delivered) = match AssertUnwindSafe(run).catch_unwind().await {
         Ok(Ok(done)) => done,
         Ok(Err(_elapsed)) => nothing(Answer::failed(call, failure(&Trouble::timeout()))),
-        Err(_panic) => nothing(Answer::lost(call, "the call ended by a fault of this service")),
+        Err(_panic) => {
+            tools.deps.metrics.panic("call");
+            nothing(Answer::lost(call, "the call ended by a fault of this service"))
+        }
     };
-    Finished { subject, token, answer, delivered }
+    Finished { subject, token, answer, delivered, cause, took: began.elapsed() }
 }
 
 /// What the signer has to be told of a credential.
@@ -144,6 +157,24 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// Not begun by a process that does not know any more whether it is the owner.
+    async fn watched(&self, subject: Subject, call: Call) -> Done {
+        let deps = &self.tools.deps;
+        if !deps.replica.is_live() {
+            let failure = own_fault("this replica is not sure to be the owner any more");
+            return nothing(Answer::failed(call, failure));
+        }
+        if deps.at(Point::BeforeCall, Some(call.into())).await.is_err() {
+            let failure = own_fault("a failure point keeps it from being sent");
+            return nothing(Answer::failed(call, failure));
+        }
+        let done = self.run(subject, call).await;
+        if deps.at(Point::AfterCall, Some(call.into())).await.is_err() {
+            return nothing(Answer::lost(call, "a failure point loses the answer"));
+        }
+        done
+    }
+
     async fn run(&self, subject: Subject, call: Call) -> Done {
         let done = match (subject, call) {
             (Subject::Credential(id), Call::Submit) => self.submit(id).await,
@@ -170,7 +201,7 @@ impl Work<'_> {
     }
 
     fn now(&self) -> Timestamp {
-        self.tools.clock.now()
+        self.tools.deps.clock.now()
     }
 
     fn intent(&self, id: CredentialId) -> Result<Intent, Failure> {
@@ -392,7 +423,7 @@ impl Work<'_> {
         let stored = self.tools.store.sealed_key(owner, purpose).await;
         let sealed = stored.map_err(|_| own_fault("the database does not answer"))?;
         let Some(sealed) = sealed else { return Ok(None) };
-        let opened = self.tools.keyring.get().open_secret(&aad(owner, purpose), &sealed.bytes);
+        let opened = self.tools.deps.keyring.get().open_secret(&aad(owner, purpose), &sealed.bytes);
         opened.map(Some).map_err(|error| own_fault(&format!("a stored private key: {error}")))
     }
 }

@@ -1,36 +1,37 @@
 //! What HTTP asks of break-glass credentials: one function per verb.
 //!
-//! Commands run on a thread of their own, one at a time per cluster. Reads come from the database, so every replica
-//! answers the same.
+//! Commands go to the cluster's actor. Reads come from the database, so every replica answers the same.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use actix_rt::{Arbiter, ArbiterHandle};
 use secrecy::SecretString;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::audit;
-use super::fleet::{self, BundleTrouble, Fleet};
-use super::line::Lines;
-use super::step::{StepError, Tools, aad};
-use super::worker::{Told, WorkError, Worker};
+use super::fleet::{self, BundleTrouble};
+use super::kit::Kit;
+use super::step::{StepError, aad};
 use crate::actors::audit::Caller;
-use crate::actors::deps::Deps;
+use crate::actors::credential::{ExecutedOf, Snapshot};
+use crate::actors::shard;
+use crate::actors::system::{Shards, wait_until};
 use crate::config::ClusterEntry;
 use crate::crypto::OpenError;
 use crate::ids::{ClusterId, CredentialId, RevocationId};
 use crate::signers::bundle::BundleError;
 use crate::signers::kubeconfig::Kubeconfig;
 use crate::state::break_glass::{
-    BreakGlass, Command, Credential, CredentialState, Event, Policy, Revocation, bundle_etag,
+    BreakGlass, Command, Credential, CredentialState, Event, Revocation, bundle_etag,
 };
 use crate::store::break_glass::{
-    BreakGlassStore, CertificateKind, CredentialList, CredentialQuery, KeyPurpose,
+    BreakGlassStore, CertificateKind, CredentialList, CredentialQuery, KeyPurpose, LoadedBreakGlass,
 };
 use crate::store::{Cursor, IdempotencyAnswer, Page, StoreError};
+
+/// Why a command was not carried out.
+pub type CommandError = shard::CommandError<StepError>;
 
 /// A placeholder is made in no time; whoever reads the first bundle waits for it.
 const PLACEHOLDER: Duration = Duration::from_secs(5);
@@ -42,7 +43,7 @@ const CONTENT: usize = 16;
 pub enum ServiceError {
     /// The command was not carried out.
     #[error(transparent)]
-    Work(#[from] WorkError),
+    Command(#[from] CommandError),
     /// The caller's own signing request is of no use; why.
     #[error("certificate_signing_request {0}")]
     SigningRequest(String),
@@ -79,51 +80,24 @@ pub struct Published {
 
 /// The break-glass credentials of all clusters.
 pub struct Service {
-    worker: Arc<Worker>,
-    thread: ArbiterHandle,
-    arbiter: std::sync::Mutex<Option<Arbiter>>,
+    shards: Shards<Kit>,
 }
 
 impl Service {
-    /// Closes what a process before has left open, then looks for what is due.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database does not answer.
-    pub async fn start(
-        deps: Arc<Deps>,
-        store: Arc<dyn BreakGlassStore>,
-        fleet: Fleet,
-        policy: Policy,
-    ) -> Result<Self, StoreError> {
-        let tools =
-            Tools { store, keyring: deps.keyring.clone(), clock: deps.clock.clone(), policy };
-        let lines = Lines::new(deps.tuning.mailbox);
-        let worker = Arc::new(Worker { deps, tools, fleet, lines });
-        let arbiter = Arbiter::new();
-        let thread = arbiter.handle();
-        let (tell, told) = oneshot::channel();
-        let own = worker.clone();
-        thread.spawn(async move {
-            let _ = tell.send(own.take_over().await);
-            own.watch().await;
-        });
-        // A thread that is gone already is seen at the first command.
-        told.await.unwrap_or(Ok(()))?;
-        Ok(Self { worker, thread, arbiter: std::sync::Mutex::new(Some(arbiter)) })
+    /// Over the actors of a system.
+    #[must_use]
+    pub const fn new(shards: Shards<Kit>) -> Self {
+        Self { shards }
     }
 
-    /// Ends its thread. What is under way was waited for by then.
-    pub fn stop(&self) {
-        let arbiter = self.arbiter.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if let Some(arbiter) = arbiter {
-            arbiter.stop();
-        }
+    fn kit(&self) -> &Kit {
+        self.shards.tools()
     }
 
     /// Whether a cluster has break-glass, and if so whether one credential can be revoked alone.
     #[must_use]
     pub fn revokes_one(&self, cluster_id: &ClusterId) -> Option<bool> {
-        self.worker.fleet.entry(cluster_id).map(|_| self.worker.fleet.revokes_one())
+        self.kit().fleet.entry(cluster_id).map(|_| self.kit().fleet.revokes_one())
     }
 
     /// How many private keys each key of the ring seals.
@@ -135,12 +109,12 @@ impl Service {
     }
 
     fn entry(&self, cluster_id: &ClusterId) -> Result<ClusterEntry, ServiceError> {
-        let entry = self.worker.fleet.entry(cluster_id);
-        entry.ok_or(ServiceError::Work(WorkError::Unnamed))
+        let entry = self.kit().fleet.entry(cluster_id);
+        entry.ok_or(ServiceError::Command(CommandError::Step(StepError::Unnamed)))
     }
 
     fn store(&self) -> &dyn BreakGlassStore {
-        &*self.worker.tools.store
+        &*self.kit().tools.store
     }
 
     /// Runs a command and waits for its commit, not for what follows from it. Answers how many revocations ended
@@ -155,20 +129,22 @@ impl Service {
         caller: Caller,
         answer: Option<IdempotencyAnswer>,
     ) -> Result<usize, ServiceError> {
-        self.vet(cluster_id, &command).await?;
-        let told = Told { caller, answer, ..Told::service(command, "") };
-        let (tell, done) = oneshot::channel();
-        let (worker, cluster_id) = (self.worker.clone(), cluster_id.clone());
-        // Whoever asked may go away meanwhile; it is carried out all the same.
-        let begun = self.thread.spawn(async move {
-            let _ = tell.send(worker.run(&cluster_id, &told).await);
-        });
-        if !begun {
-            return Err(WorkError::Restarting.into());
-        }
-        let events = done.await.unwrap_or(Err(WorkError::Restarting))?;
+        let executed = self.run(cluster_id, command, caller, answer).await?;
         let ended = |event: &&Event| matches!(event, Event::RevocationCompleted { .. });
-        Ok(events.iter().filter(ended).count())
+        Ok(executed.events.iter().filter(ended).count())
+    }
+
+    async fn run(
+        &self,
+        cluster_id: &ClusterId,
+        command: Command,
+        caller: Caller,
+        answer: Option<IdempotencyAnswer>,
+    ) -> Result<ExecutedOf<Kit>, ServiceError> {
+        // A cluster without break-glass gets no actor.
+        self.entry(cluster_id)?;
+        self.vet(cluster_id, &command).await?;
+        Ok(self.shards.execute_once(cluster_id, command, caller, answer).await?)
     }
 
     /// Looks at a caller's own signing request before anything is stored.
@@ -182,15 +158,15 @@ impl Service {
             return Ok(());
         }
         let entry = self.entry(cluster_id)?;
-        let now = self.worker.tools.clock.now();
-        let signer = self.worker.fleet.rules(&entry).signer;
+        let now = self.kit().tools.deps.clock.now();
+        let signer = self.kit().fleet.rules(&entry).signer;
         let wanted = Credential {
             username: username.clone().unwrap_or_default(),
             expires_at: *expires_at,
             signing_request: signing_request.clone(),
             ..Credential::new(*credential_id, signer, by, now)
         };
-        let configured = self.worker.fleet.configured(cluster_id, &entry).await;
+        let configured = self.kit().fleet.configured(cluster_id, &entry).await;
         fleet::vet(&configured, &wanted, now).map_err(ServiceError::SigningRequest)
     }
 
@@ -239,20 +215,26 @@ impl Service {
         Ok(self.store().revocation(cluster_id, id).await?)
     }
 
-    /// Ends when a credential is not on its way any more, or waits for a person. What another replica does is seen
-    /// a tick later.
+    /// Ends when a credential is not on its way any more, or waits for a person, or nothing can be learned of it.
     pub async fn settled(&self, cluster_id: &ClusterId, id: CredentialId) {
-        let line = self.worker.lines.of(cluster_id);
-        let mut changed = line.hear();
-        loop {
-            let found = self.store().credential(cluster_id, id).await;
-            match found.map(|found| found.map(|credential| credential.state)) {
-                Ok(Some(CredentialState::Accepted | CredentialState::Issuing { .. })) | Err(_) => {}
-                Ok(Some(_) | None) => return,
+        let is_settled = |seen: &Snapshot<LoadedBreakGlass>| {
+            let credential = seen.0.record.as_ref().and_then(|record| record.credential(id));
+            !credential.is_some_and(|credential| is_on_its_way(credential.state))
+        };
+        // An actor that dies is asked again: a fresh one takes its place.
+        while let Ok(mut watch) = self.watch(cluster_id).await {
+            if watch.wait_for(is_settled).await.is_ok() {
+                return;
             }
-            // Its end is no matter: the line is held here.
-            let _ = tokio::time::timeout(self.worker.deps.tuning.tick, changed.changed()).await;
         }
+    }
+
+    async fn watch(
+        &self,
+        cluster_id: &ClusterId,
+    ) -> Result<watch::Receiver<Snapshot<LoadedBreakGlass>>, ServiceError> {
+        let caller = Caller::service("reader");
+        Ok(self.run(cluster_id, Command::Tick, caller, None).await?.watch)
     }
 
     /// A credential with its kubeconfig, where it is usable. The audit knows of it before anybody has it, and what
@@ -276,9 +258,10 @@ impl Service {
         // A failure is told below: a revocation that came in between may have taken the key away.
         let kubeconfig = self.kubeconfig(cluster_id, &credential).await;
         if kubeconfig.is_ok() {
-            let (now, about) = (self.worker.tools.clock.now(), (id, credential.username.as_str()));
+            let (now, about) =
+                (self.kit().tools.deps.clock.now(), (id, credential.username.as_str()));
             let row = audit::read(cluster_id, about, caller, now);
-            self.worker.deps.store.record_audit(&[row]).await?;
+            self.kit().tools.deps.store.record_audit(&[row]).await?;
         }
         let Some(credential) = self.store().credential(cluster_id, id).await? else {
             return Ok(None);
@@ -296,7 +279,7 @@ impl Service {
         credential: &Credential,
     ) -> Result<SecretString, ServiceError> {
         let entry = self.entry(cluster_id)?;
-        let ca = self.worker.fleet.ca(&entry).await.map_err(ServiceError::NotConfigured)?;
+        let ca = self.kit().fleet.ca(&entry).await.map_err(ServiceError::NotConfigured)?;
         let owner = credential.id.0;
         let certificate = self.store().certificates(owner).await?;
         let certificate = certificate.get(&CertificateKind::Credential);
@@ -318,7 +301,7 @@ impl Service {
     async fn key(&self, owner: Uuid) -> Result<SecretString, ServiceError> {
         let stored = self.store().sealed_key(owner, KeyPurpose::Credential).await?;
         let sealed = stored.ok_or(ServiceError::Missing("a private key is missing"))?;
-        let keyring = self.worker.tools.keyring.get();
+        let keyring = self.kit().tools.deps.keyring.get();
         Ok(keyring.open_secret(&aad(owner, KeyPurpose::Credential), &sealed.bytes)?)
     }
 
@@ -332,13 +315,15 @@ impl Service {
         caller: Caller,
     ) -> Result<Published, ServiceError> {
         let entry = self.entry(cluster_id)?;
-        let record = match self.trusting(cluster_id).await? {
-            Some(record) => record,
+        let loaded = self.store().load_break_glass(cluster_id).await?;
+        let record = match trusting(&loaded) {
+            Some(record) => record.clone(),
             None => {
                 let command = Command::WantBundle { cluster_id: cluster_id.clone() };
-                self.execute(cluster_id, command, caller, None).await?;
-                let wait = tokio::time::timeout(PLACEHOLDER, self.first_trusted(cluster_id));
-                wait.await.map_err(|_| ServiceError::Work(WorkError::Busy))??
+                let wanted = self.run(cluster_id, command, caller, None).await?;
+                let trusts = |seen: &Snapshot<LoadedBreakGlass>| trusting(&seen.0).is_some();
+                let seen = wait_until(wanted.watch, PLACEHOLDER, trusts).await;
+                trusting(&seen.0).cloned().ok_or(ServiceError::Command(CommandError::Busy))?
             }
         };
         let mut authorities = Vec::new();
@@ -347,39 +332,35 @@ impl Service {
             // Dropped in this very moment: it belongs to no version that is to come.
             authorities.extend(texts.remove(&CertificateKind::Authority));
         }
-        let bundle = self.worker.fleet.bundle(&entry, &authorities).await;
+        let bundle = self.kit().fleet.bundle(&entry, &authorities).await;
         let bundle = bundle.map_err(|error| match error {
             BundleTrouble::Parts(BundleError::NoBase | BundleError::Base(_))
             | BundleTrouble::File(_) => ServiceError::NotConfigured(error.to_string()),
             BundleTrouble::Parts(BundleError::Authority(_)) => {
                 ServiceError::Missing("a stored authority is not a certificate")
             }
-            BundleTrouble::Parts(BundleError::Empty) => ServiceError::Work(WorkError::Busy),
+            BundleTrouble::Parts(BundleError::Empty) => ServiceError::Command(CommandError::Busy),
         })?;
         let version = bundle_etag(cluster_id, record.bundle_version);
         let content: String = bundle.tag.chars().take(CONTENT).collect();
         Ok(Published { pem: bundle.pem, etag: format!("{version}-{content}") })
     }
-
-    async fn trusting(&self, cluster_id: &ClusterId) -> Result<Option<BreakGlass>, StoreError> {
-        let loaded = self.store().load_break_glass(cluster_id).await?;
-        Ok(loaded.record.filter(|record| !record.trusted().is_empty()))
-    }
-
-    async fn first_trusted(&self, cluster_id: &ClusterId) -> Result<BreakGlass, StoreError> {
-        let line = self.worker.lines.of(cluster_id);
-        let mut changed = line.hear();
-        loop {
-            if let Some(record) = self.trusting(cluster_id).await? {
-                return Ok(record);
-            }
-            let _ = tokio::time::timeout(self.worker.deps.tuning.tick, changed.changed()).await;
-        }
-    }
 }
 
-impl From<StepError> for ServiceError {
-    fn from(error: StepError) -> Self {
-        Self::Work(WorkError::Step(error))
+fn trusting(loaded: &LoadedBreakGlass) -> Option<&BreakGlass> {
+    loaded.record.as_ref().filter(|record| !record.trusted().is_empty())
+}
+
+const fn is_on_its_way(state: CredentialState) -> bool {
+    match state {
+        CredentialState::Accepted | CredentialState::Issuing { .. } => true,
+        CredentialState::Requested
+        | CredentialState::Active
+        | CredentialState::AwaitingRevocation { .. }
+        | CredentialState::Revoking { .. }
+        | CredentialState::Revoked { .. }
+        | CredentialState::Denied
+        | CredentialState::Failed
+        | CredentialState::Expired => false,
     }
 }

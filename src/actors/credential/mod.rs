@@ -1,7 +1,7 @@
-//! The actor of one cluster's pull secret: serialises its commands and makes its calls.
+//! The actor of one cluster's credential of one kind: serialises its commands and makes its calls.
 //!
 //! It keeps the state in memory while it is busy and holds no truth: whatever it knows can be read again.
-//! A commit may block its mailbox (milliseconds); a call to a registry never does.
+//! A commit may block its mailbox (milliseconds); a call to the outside never does.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,16 +12,15 @@ use tokio::sync::{oneshot, watch};
 
 use super::activity::Running;
 use super::audit::Caller;
-use super::calls::{self, Finished};
 use super::deps::Deps;
+use super::kind::{Ask, Kind, Step};
 use super::liveness;
-use super::log::{self, Cause};
+use super::log::Cause;
 use super::replica::Flight;
 use super::shard::{Died, Dispatch, Idle, Shard};
-use super::step::{self, AnnouncedCall, Place, Request, Step, StepError, Working};
-use crate::ids::{AccountId, ClusterId};
-use crate::registries::lane::Permit;
-use crate::state::pull_secret::{Command, Event, Rejection, due_at};
+use super::step::Working;
+use crate::ids::ClusterId;
+use crate::state::pull_secret::Event;
 use crate::store::{Claimed, Hint, IdempotencyAnswer, OwnedBy, StoreError};
 use crate::time::Timestamp;
 
@@ -29,82 +28,83 @@ use crate::time::Timestamp;
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// What watchers see: the state without any secret, and the version it was stored with.
-#[derive(Debug, Clone)]
-pub struct Snapshot(pub Arc<Working>);
+#[derive(Debug)]
+pub struct Snapshot<W = Working>(pub Arc<W>);
+
+impl<W> Clone for Snapshot<W> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
 
 /// Runs a command for somebody who waits for the answer. A dropped `reply` means that the actor died.
-#[derive(Debug, Message)]
+#[derive(Message)]
 #[rtype(result = "()")]
-pub struct Execute {
+pub struct Execute<K: Kind> {
     /// The command.
-    pub command: Command,
+    pub command: K::Command,
     /// Who asks.
     pub caller: Caller,
     /// What a repetition of the request is answered.
     pub answer: Option<IdempotencyAnswer>,
     /// Where the answer goes.
-    pub reply: oneshot::Sender<Result<Executed, StepError>>,
+    pub reply: oneshot::Sender<Result<ExecutedOf<K>, K::Error>>,
 }
 
 /// A command was carried out.
 #[derive(Debug)]
-pub struct Executed {
+pub struct Executed<E = Event, W = Working> {
     /// What happened; empty when it was already so.
-    pub events: Vec<Event>,
+    pub events: Vec<E>,
     /// The state now.
-    pub snapshot: Snapshot,
+    pub snapshot: Snapshot<W>,
     /// Follows what happens next.
-    pub watch: watch::Receiver<Snapshot>,
+    pub watch: watch::Receiver<Snapshot<W>>,
 }
 
-/// A call ended. It is under way until its outcome is stored.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct Outcome(pub Finished, pub Running, pub Flight);
+/// The same of a kind.
+pub type ExecutedOf<K> = Executed<<K as Kind>::Event, <K as Kind>::Working>;
 
-/// A registry's lane has a place for this credential, or has none after all.
-#[derive(Debug, Message)]
+/// A call ended. It is under way until its outcome is stored.
+#[derive(Message)]
 #[rtype(result = "()")]
-struct Turn {
-    place: Place,
-    permit: Option<Permit>,
+pub struct Outcome<K: Kind>(pub K::Finished, pub Running, pub Flight);
+
+/// A place has a turn for this credential, or has none after all.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Turn<K: Kind> {
+    place: K::Place,
+    permit: Option<K::Permit>,
     cause: Cause,
 }
 
-/// What a step may come with, besides its command.
-#[derive(Default)]
-struct With {
-    secret: Option<(AccountId, secrecy::SecretString)>,
-    permits: Vec<(Place, Permit)>,
-    answer: Option<IdempotencyAnswer>,
-}
-
 /// The actor.
-pub struct CredentialActor {
-    deps: Arc<Deps>,
+pub struct CredentialActor<K: Kind> {
+    tools: Arc<K>,
     cluster_id: ClusterId,
-    shard: Addr<Shard>,
+    shard: Addr<Shard<K>>,
     /// Tells this value apart from those before and after it.
     incarnation: u64,
-    working: Option<Working>,
-    watch: Option<watch::Sender<Snapshot>>,
+    working: Option<K::Working>,
+    watch: Option<watch::Sender<Snapshot<K::Working>>>,
     running: usize,
-    waiting: HashSet<Place>,
+    waiting: HashSet<K::Place>,
     /// Somebody waits here for what another replica does.
     following: bool,
     last_used: Instant,
 }
 
-impl CredentialActor {
+impl<K: Kind> CredentialActor<K> {
     /// A fresh actor that knows nothing yet.
     pub fn new(
-        deps: Arc<Deps>,
+        tools: Arc<K>,
         cluster_id: ClusterId,
-        shard: Addr<Shard>,
+        shard: Addr<Shard<K>>,
         incarnation: u64,
     ) -> Self {
         Self {
-            deps,
+            tools,
             cluster_id,
             shard,
             incarnation,
@@ -117,29 +117,28 @@ impl CredentialActor {
         }
     }
 
+    fn deps(&self) -> &Deps {
+        self.tools.deps()
+    }
+
     /// Runs one step with the mailbox closed, then makes its calls.
     fn step(
         &mut self,
-        command: Command,
-        caller: Caller,
-        with: With,
-    ) -> impl ActorFuture<Self, Output = Result<Vec<Event>, StepError>> + use<> {
+        ask: Ask<K>,
+    ) -> impl ActorFuture<Self, Output = Result<Vec<K::Event>, K::Error>> + use<K> {
         self.last_used = Instant::now();
-        let deps = self.deps.clone();
+        let tools = self.tools.clone();
         let cluster_id = self.cluster_id.clone();
         let working = self.working.take();
         let work = async move {
-            let With { secret, permits, answer } = with;
-            let secret = secret.as_ref().map(|(id, secret)| (*id, secret));
-            let request = Request { command: &command, secret, caller: &caller, permits, answer };
             let kept = working.clone();
-            step::step(&deps, &cluster_id, working, request).await.map_err(|error| (error, kept))
+            K::step(tools, cluster_id, working, ask).await.map_err(|error| (error, kept))
         };
         work.into_actor(self).map(|done, actor, context| match done {
             Ok(step) => Ok(actor.stepped(step, context)),
             Err((error, kept)) => {
                 // A refusal changed nothing; after anything else the database knows better.
-                if matches!(error, StepError::Rejected(_)) {
+                if K::is_refusal(&error) {
                     actor.working = kept;
                 }
                 Err(error)
@@ -147,11 +146,11 @@ impl CredentialActor {
         })
     }
 
-    fn stepped(&mut self, step: Step, context: &mut Context<Self>) -> Vec<Event> {
+    fn stepped(&mut self, step: Step<K>, context: &mut Context<Self>) -> Vec<K::Event> {
         let Step { working, events, calls, crowded, cause } = step;
         self.publish(&working);
         if !events.is_empty() {
-            self.tell_others(working.ownership);
+            self.tell_others(K::ownership(&working));
         }
         self.working = Some(working);
         for (call, flight) in calls {
@@ -163,42 +162,41 @@ impl CredentialActor {
         events
     }
 
-    fn publish(&self, working: &Working) {
+    fn publish(&self, working: &K::Working) {
         if let Some(watch) = &self.watch {
             watch.send_replace(Snapshot(Arc::new(working.clone())));
         }
     }
 
     /// The outcome goes through the shard: it must reach whichever actor is alive by then.
-    fn start_call(&mut self, call: AnnouncedCall, flight: Flight) {
+    fn start_call(&mut self, call: K::Call, flight: Flight) {
         self.running += 1;
-        let deps = self.deps.clone();
+        let tools = self.tools.clone();
         let cluster_id = self.cluster_id.clone();
         let shard = self.shard.clone();
-        let running = self.deps.activity.begin();
+        let running = self.deps().activity.begin();
         actix_rt::spawn(async move {
-            let finished = calls::make(deps, cluster_id.clone(), call).await;
+            let finished = K::make(tools, cluster_id.clone(), call).await;
             // At most one per announced call, so the bound of the mailbox is kept by the machine.
             shard.do_send(Dispatch::outcome(cluster_id, finished, running, flight));
         });
     }
 
-    fn wait_for_turn(&mut self, place: Place, cause: Cause, context: &mut Context<Self>) {
-        let Some(configured) = self.deps.registries.get(&place.registry_id) else { return };
+    fn wait_for_turn(&mut self, place: K::Place, cause: Cause, context: &mut Context<Self>) {
         if !self.waiting.insert(place.clone()) {
             return;
         }
-        let lane = configured.lane_for(place.residue);
+        let tools = self.tools.clone();
         let address = context.address();
         actix_rt::spawn(async move {
-            let permit = lane.permit().await.ok();
+            let permit = K::turn(tools, place.clone()).await;
             address.do_send(Turn { place, permit, cause });
         });
     }
 
     /// Something changed: its owner may have something to do now, and somebody may wait at another replica.
     fn tell_others(&self, ownership: OwnedBy) {
-        let replica = &self.deps.replica;
+        let replica = &self.deps().replica;
         let hint = if let Some(to) = replica.other_owner(ownership) {
             Hint::Wake { to, cluster_id: self.cluster_id.clone() }
         } else if replica.is_of_interest(&self.cluster_id) {
@@ -210,11 +208,11 @@ impl CredentialActor {
     }
 
     fn tell(&self, hint: Hint) {
-        let deps = self.deps.clone();
-        let running = deps.activity.begin();
+        let tools = self.tools.clone();
+        let running = self.deps().activity.begin();
         actix_rt::spawn(async move {
             let _running = running;
-            liveness::tell(&deps, &hint).await;
+            liveness::tell(tools.deps(), &hint).await;
         });
     }
 
@@ -222,7 +220,7 @@ impl CredentialActor {
     /// that replica tells.
     fn follow(&mut self, context: &mut Context<Self>) {
         let Some(working) = &self.working else { return };
-        let owner = self.deps.replica.other_owner(working.ownership);
+        let owner = self.deps().replica.other_owner(K::ownership(working));
         if !self.is_watched() || self.following {
             return;
         }
@@ -234,7 +232,7 @@ impl CredentialActor {
     }
 
     fn look_later(&self, context: &mut Context<Self>) {
-        context.notify_later(Follow, self.deps.tuning.tick);
+        context.notify_later(Follow, self.deps().tuning.tick);
     }
 
     fn is_watched(&self) -> bool {
@@ -242,18 +240,17 @@ impl CredentialActor {
     }
 
     /// Reads the state again where somebody else has written it.
-    fn refresh(&self) -> impl ActorFuture<Self, Output = ()> + use<> {
-        let deps = self.deps.clone();
+    fn refresh(&self) -> impl ActorFuture<Self, Output = ()> + use<K> {
+        let tools = self.tools.clone();
         let cluster_id = self.cluster_id.clone();
-        let seen = self.working.as_ref().and_then(|it| it.record.as_ref().map(|_| it.version));
-        let running = deps.activity.begin();
+        let seen = self.working.as_ref().and_then(K::version);
+        let running = self.deps().activity.begin();
         let work = async move {
             let _running = running;
-            let stored = deps.store.version_of(&cluster_id).await?.map(|(version, _)| version);
-            if stored == seen {
+            if tools.stored_version(&cluster_id).await? == seen {
                 return Ok(None);
             }
-            step::load(&deps, &cluster_id).await.map(Some)
+            tools.load(&cluster_id).await.map(Some)
         };
         work.into_actor(self).map(|read: Result<_, StoreError>, actor, _| match read {
             Ok(None) => {}
@@ -267,7 +264,7 @@ impl CredentialActor {
         })
     }
 
-    fn subscribe(&mut self) -> Option<watch::Receiver<Snapshot>> {
+    fn subscribe(&mut self) -> Option<watch::Receiver<Snapshot<K::Working>>> {
         let working = self.working.as_ref()?;
         let sender =
             self.watch.get_or_insert_with(|| watch::channel(Snapshot(Arc::new(working.clone()))).0);
@@ -279,8 +276,8 @@ impl CredentialActor {
     }
 
     fn look_whether_idle(&self, context: &mut Context<Self>) {
-        context.run_later(self.deps.tuning.idle_after, |actor, context| {
-            if !actor.is_busy() && actor.last_used.elapsed() >= actor.deps.tuning.idle_after {
+        context.run_later(self.deps().tuning.idle_after, |actor, context| {
+            if !actor.is_busy() && actor.last_used.elapsed() >= actor.deps().tuning.idle_after {
                 // The shard lets go of the address; the actor ends when its mailbox is empty.
                 let cluster_id = actor.cluster_id.clone();
                 actor.shard.do_send(Idle { cluster_id, incarnation: actor.incarnation });
@@ -291,11 +288,11 @@ impl CredentialActor {
     }
 }
 
-impl Actor for CredentialActor {
+impl<K: Kind> Actor for CredentialActor<K> {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Context<Self>) {
-        context.set_mailbox_capacity(self.deps.tuning.mailbox);
+        context.set_mailbox_capacity(self.deps().tuning.mailbox);
         self.look_whether_idle(context);
     }
 
@@ -309,16 +306,15 @@ impl Actor for CredentialActor {
     }
 }
 
-impl Handler<Execute> for CredentialActor {
+impl<K: Kind> Handler<Execute<K>> for CredentialActor<K> {
     type Result = AtomicResponse<Self, ()>;
 
-    fn handle(&mut self, message: Execute, _context: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, message: Execute<K>, _context: &mut Context<Self>) -> Self::Result {
         let Execute { command, caller, answer, reply } = message;
-        let step = self.step(command, caller, With { answer, ..With::default() });
+        let step = self.step(Ask { answer, ..Ask::new(command, caller) });
         AtomicResponse::new(Box::pin(step.map(|done, actor, context| {
             let executed = done.and_then(|events| {
-                let unknown = || StepError::Store(StoreError::Conflict);
-                let watch = actor.subscribe().ok_or_else(unknown)?;
+                let watch = actor.subscribe().ok_or(StoreError::Conflict)?;
                 let snapshot = watch.borrow().clone();
                 Ok(Executed { events, snapshot, watch })
             });
@@ -334,48 +330,52 @@ impl Handler<Execute> for CredentialActor {
 #[rtype(result = "()")]
 pub struct Wake(pub Option<Claimed>);
 
-impl CredentialActor {
+impl<K: Kind> CredentialActor<K> {
     /// What is kept in memory is old unless it is what was taken.
     fn remember_claim(&mut self, claimed: Option<&Claimed>) {
         let kept = self.working.take();
         let Some(claimed) = claimed else { return };
-        let same = kept.filter(|it| it.record.is_some() && it.version == claimed.version);
-        self.working = same.map(|it| Working { ownership: claimed.ownership, ..it });
+        self.working = kept.filter(|it| K::version(it) == Some(claimed.version));
+        if let Some(working) = &mut self.working {
+            K::pass(working, claimed.ownership);
+        }
     }
 
     /// Nothing is to be done before `due`: the time is stored, and unless it is near the work is anybody's.
-    fn rest(&self, due: Option<Timestamp>, working: &Working) -> OwnedBy {
-        let soon = due.is_some_and(|due| due <= self.deps.clock.now().plus(self.deps.tuning.lease));
-        let owner = working.ownership.owner.filter(|_| soon);
-        OwnedBy { owner, epoch: working.ownership.epoch }
+    fn rest(&self, due: Option<Timestamp>, working: &K::Working) -> OwnedBy {
+        let (deps, ownership) = (self.deps(), K::ownership(working));
+        let soon = due.is_some_and(|due| due <= deps.clock.now().plus(deps.tuning.lease));
+        OwnedBy { owner: ownership.owner.filter(|_| soon), epoch: ownership.epoch }
     }
 }
 
-impl Handler<Wake> for CredentialActor {
+impl<K: Kind> Handler<Wake> for CredentialActor<K> {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, message: Wake, _context: &mut Context<Self>) -> Self::Result {
         self.remember_claim(message.0.as_ref());
-        let step = self.step(Command::Tick, Caller::service("scheduler"), With::default());
+        let step = self.step(Ask::new(K::tick(), Caller::service("scheduler")));
         AtomicResponse::new(Box::pin(step.then(|done, actor, _| {
             let reschedule = matches!(&done, Ok(events) if events.is_empty());
             if let Err(error) = &done {
                 tracing::warn!(cluster_id = %actor.cluster_id, %error, "a wake-up failed");
             }
-            let deps = actor.deps.clone();
+            let tools = actor.tools.clone();
             let cluster_id = actor.cluster_id.clone();
-            let mine = |it: &Working| deps.replica.other_owner(it.ownership).is_none();
+            let deps = tools.deps();
+            let mine = |it: &K::Working| deps.replica.other_owner(K::ownership(it)).is_none();
             let working = actor.working.clone().filter(|it| reschedule && mine(it));
-            let due = working.as_ref().and_then(|it| due_at(it.record.as_ref()?, &deps.policy));
-            // What is due already waits for a lane, or for a clock; the claim brings it back.
+            let due = working.as_ref().and_then(|it| tools.due_at(it));
+            // What is due already waits for a turn, or for a clock; the claim brings it back.
             let waits = due.is_some_and(|due| due <= deps.clock.now());
             let working = working.filter(|_| !waits);
             let rest = working.as_ref().map(|working| actor.rest(due, working));
+            let version = working.as_ref().and_then(K::version);
             let running = deps.activity.begin();
             async move {
                 let _running = running;
-                let (working, rest) = working.zip(rest)?;
-                let set = deps.store.reschedule(&cluster_id, working.version, due, rest).await;
+                let (version, rest) = version.zip(rest)?;
+                let set = tools.reschedule(&cluster_id, version, due, rest).await;
                 set.inspect_err(|error| {
                     tracing::debug!(%cluster_id, %error, "a due time was not set");
                 })
@@ -386,27 +386,23 @@ impl Handler<Wake> for CredentialActor {
             .into_actor(actor)
             .map(|rest, actor, _| {
                 if let (Some(working), Some(rest)) = (&mut actor.working, rest) {
-                    working.ownership = rest;
+                    K::pass(working, rest);
                 }
             })
         })))
     }
 }
 
-impl Handler<Outcome> for CredentialActor {
+impl<K: Kind> Handler<Outcome<K>> for CredentialActor<K> {
     type Result = AtomicResponse<Self, ()>;
 
-    fn handle(&mut self, message: Outcome, _context: &mut Context<Self>) -> Self::Result {
-        let Finished { account_id, token, answer, secret, cause } = message.0.clone();
-        let command = Command::Answer { account_id, token, answer };
-        let secret = secret.map(|secret| (account_id, secret));
-        let with = With { secret, ..With::default() };
-        let step = self.step(command, Caller::caused("registry", &cause), with);
+    fn handle(&mut self, message: Outcome<K>, _context: &mut Context<Self>) -> Self::Result {
+        let step = self.step(K::told(message.0.clone()));
         AtomicResponse::new(Box::pin(step.map(move |done, actor, _| match done {
             Ok(_) => actor.running = actor.running.saturating_sub(1),
-            Err(StepError::Rejected(Rejection::NotCurrent | Rejection::NoRecord)) => {
+            Err(error) if K::is_late(&error) => {
                 actor.running = actor.running.saturating_sub(1);
-                log::late_outcome(&actor.cluster_id, &message.0);
+                K::late(&actor.cluster_id, &message.0);
             }
             Err(error) => {
                 // Kept until it can be stored: an outcome is a fact. It goes by the shard, because this actor may
@@ -424,14 +420,15 @@ impl Handler<Outcome> for CredentialActor {
     }
 }
 
-impl Handler<Turn> for CredentialActor {
+impl<K: Kind> Handler<Turn<K>> for CredentialActor<K> {
     type Result = AtomicResponse<Self, ()>;
 
-    fn handle(&mut self, message: Turn, _context: &mut Context<Self>) -> Self::Result {
-        self.waiting.remove(&message.place);
-        let permits = message.permit.map(|permit| (message.place, permit)).into_iter().collect();
-        let caller = Caller::caused("scheduler", &message.cause);
-        let step = self.step(Command::Tick, caller, With { permits, ..With::default() });
+    fn handle(&mut self, message: Turn<K>, _context: &mut Context<Self>) -> Self::Result {
+        let Turn { place, permit, cause } = message;
+        self.waiting.remove(&place);
+        let permits = permit.map(|permit| (place, permit)).into_iter().collect();
+        let caller = Caller::caused("scheduler", &cause);
+        let step = self.step(Ask { permits, ..Ask::new(K::tick(), caller) });
         AtomicResponse::new(Box::pin(step.map(|done, actor, _| {
             if let Err(error) = done {
                 tracing::warn!(cluster_id = %actor.cluster_id, %error, "a turn was not used");
@@ -445,7 +442,7 @@ impl Handler<Turn> for CredentialActor {
 #[rtype(result = "()")]
 pub struct Refresh;
 
-impl Handler<Refresh> for CredentialActor {
+impl<K: Kind> Handler<Refresh> for CredentialActor<K> {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, _message: Refresh, _context: &mut Context<Self>) -> Self::Result {
@@ -458,7 +455,7 @@ impl Handler<Refresh> for CredentialActor {
 #[rtype(result = "()")]
 struct Follow;
 
-impl Handler<Follow> for CredentialActor {
+impl<K: Kind> Handler<Follow> for CredentialActor<K> {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, _message: Follow, context: &mut Context<Self>) -> Self::Result {
@@ -466,9 +463,9 @@ impl Handler<Follow> for CredentialActor {
         if !self.following {
             return AtomicResponse::new(Box::pin(actix::fut::ready(())));
         }
-        let me = Some(self.deps.replica.id);
-        let mine = self.working.as_ref().is_some_and(|working| working.ownership.owner == me);
-        if mine && self.deps.replica.is_live() {
+        let replica = &self.deps().replica;
+        let mine = |working: &K::Working| K::ownership(working).owner == Some(replica.id);
+        if self.working.as_ref().is_some_and(mine) && replica.is_live() {
             self.look_later(context);
             return AtomicResponse::new(Box::pin(actix::fut::ready(())));
         }

@@ -90,7 +90,7 @@ async fn begin(
     let detail = json!({ "call": Call::Revoke.as_ref(), "token": call.token });
     let caller = Caller::service("sweeper");
     let row = told::row(&unknown, "call_announced", detail, &caller, now);
-    stopped(deps.at(Point::BeforeCommit, Some(Call::Revoke)).await)?;
+    stopped(deps.at(Point::BeforeCommit, Some(Call::Revoke.into())).await)?;
     if !deps.store.announce_deletion(&call, &row).await? {
         let registry = unknown.registry_id.as_str();
         tracing::info!(
@@ -100,7 +100,7 @@ async fn begin(
         );
         return Ok(());
     }
-    stopped(deps.at(Point::AfterCommit, Some(Call::Revoke)).await)?;
+    stopped(deps.at(Point::AfterCommit, Some(Call::Revoke.into())).await)?;
     let made = Made {
         deps: deps.clone(),
         deadline: announced_at + configured.timeout,
@@ -163,7 +163,7 @@ impl Made {
         self.deps.metrics.sweep_deletion(registry, word.call);
         told::deletion_ended(&self.unknown, &self.call, word.call, &answer, began.elapsed());
         let row = answered(&self.unknown, self.call.token, word.audit, now);
-        let _ = self.deps.at(Point::BeforeOutcomeCommit, Some(Call::Revoke)).await;
+        let _ = self.deps.at(Point::BeforeOutcomeCommit, Some(Call::Revoke.into())).await;
         match self.deps.store.answer_deletion(&self.call, &answer, &row).await {
             Ok(true) => {}
             Ok(false) => {
@@ -172,7 +172,7 @@ impl Made {
             // It counts as lost after a while, and deleting again is harmless.
             Err(error) => tracing::warn!(registry, %error, "an outcome was not stored"),
         }
-        let _ = self.deps.at(Point::AfterOutcomeCommit, Some(Call::Revoke)).await;
+        let _ = self.deps.at(Point::AfterOutcomeCommit, Some(Call::Revoke.into())).await;
     }
 
     /// Never panics, never lasts longer than the registry's timeout.
@@ -190,14 +190,14 @@ impl Made {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let remote_id = self.unknown.remote_id.as_deref();
         let work = async {
-            if self.deps.at(Point::BeforeCall, Some(Call::Revoke)).await.is_err() {
+            if self.deps.at(Point::BeforeCall, Some(Call::Revoke.into())).await.is_err() {
                 return RevokeOutcome::Unavailable(Trouble::new(
                     TroubleKind::Connect,
                     "a failure point keeps it from being sent",
                 ));
             }
             let outcome = configured.registry.revoke(&context, &self.name, remote_id).await;
-            let _ = self.deps.at(Point::AfterCall, Some(Call::Revoke)).await;
+            let _ = self.deps.at(Point::AfterCall, Some(Call::Revoke.into())).await;
             outcome
         };
         let caught = AssertUnwindSafe(tokio::time::timeout(left, work)).catch_unwind().await;

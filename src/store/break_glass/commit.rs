@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use super::super::audit::AuditRow;
 use super::super::idempotency::IdempotencyAnswer;
-use super::super::{OutboxRow, SealedSecret, StoreError};
+use super::super::{OutboxRow, OwnedBy, SealedSecret, StoreError};
 use super::CertificateKind;
-use crate::ids::ClusterId;
+use crate::ids::{ClusterId, ReplicaId};
 use crate::state::break_glass::{Authority, BreakGlass, Credential, Revocation};
 use crate::time::Timestamp;
 
@@ -59,6 +59,10 @@ pub struct BreakGlassCommit<'a> {
     pub after: &'a BreakGlass,
     /// The time of the step.
     pub at: Timestamp,
+    /// Who was the owner when the state was loaded.
+    pub ownership: OwnedBy,
+    /// Who is the owner from now on.
+    pub owner: Option<ReplicaId>,
     /// When the state wants to be looked at again.
     pub due_at: Option<Timestamp>,
     /// Certificates that are new.
@@ -89,6 +93,8 @@ impl<'a> BreakGlassCommit<'a> {
             before,
             after,
             at,
+            ownership: OwnedBy { owner: None, epoch: 0 },
+            owner: None,
             due_at: None,
             material: Vec::new(),
             keys: Vec::new(),

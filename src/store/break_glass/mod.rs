@@ -23,8 +23,8 @@ pub use views::{
 };
 pub(super) use views::{revocation_page, revocation_start};
 
-use super::{Cursor, Page, SealedSecret, StoreError};
-use crate::ids::{CallToken, ClusterId, CredentialId, RevocationId};
+use super::{Claimed, Cursor, OwnedBy, Page, SealedSecret, StoreError};
+use crate::ids::{CallToken, ClusterId, CredentialId, ReplicaId, RevocationId};
 use crate::state::break_glass::{Credential, Revocation, Subject};
 use crate::time::Timestamp;
 
@@ -40,28 +40,39 @@ pub trait BreakGlassStore: Send + Sync + std::fmt::Debug + 'static {
     ) -> Result<LoadedBreakGlass, StoreError>;
     /// Writes one step and answers the new version. `Conflict` means that nothing was written.
     async fn commit_break_glass(&self, commit: BreakGlassCommit<'_>) -> Result<u64, StoreError>;
-    /// Takes work that is due, the oldest first, by moving its due time to `push_until`.
+    /// Takes work that is due and that no living replica owns, or this one does, the oldest first. The taker
+    /// becomes the owner, and the due time moves to `push_until`.
     async fn break_glass_due(
         &self,
         now: Timestamp,
         limit: u32,
         push_until: Timestamp,
-    ) -> Result<Vec<ClusterId>, StoreError>;
-    /// Moves the due time of a cluster that is still at this version; true when it was.
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError>;
+    /// Takes work, due or not, whose owner has no row any more.
+    async fn break_glass_orphans(
+        &self,
+        limit: u32,
+        push_until: Timestamp,
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError>;
+    /// Moves the due time of a cluster that is still at this version and epoch, and keeps or gives back its
+    /// ownership; true when it was.
     async fn reschedule_break_glass(
         &self,
         cluster_id: &ClusterId,
         version: u64,
         due_at: Option<Timestamp>,
+        ownership: OwnedBy,
     ) -> Result<bool, StoreError>;
+    /// The version of a cluster's row, if there is one.
+    async fn break_glass_version(&self, cluster_id: &ClusterId) -> Result<Option<u64>, StoreError>;
     /// Whether this call of this subject is still the announced one.
     async fn is_current_break_glass(
         &self,
         subject: Subject,
         token: CallToken,
     ) -> Result<bool, StoreError>;
-    /// The clusters with announced calls that have no outcome yet.
-    async fn clusters_with_open_break_glass_calls(&self) -> Result<Vec<ClusterId>, StoreError>;
 
     // Reads.
 
@@ -100,6 +111,9 @@ pub trait BreakGlassStore: Send + Sync + std::fmt::Debug + 'static {
     ) -> Result<Option<SealedSecret>, StoreError>;
     /// How many credentials are in which state; states without any are left out.
     async fn credential_counts(&self) -> Result<BTreeMap<String, u64>, StoreError>;
+
+    /// How much is in trouble since before then, or in quarantine.
+    async fn stuck_break_glass(&self, before: Timestamp) -> Result<u64, StoreError>;
 
     // Keys.
 

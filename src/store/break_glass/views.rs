@@ -5,19 +5,21 @@ use uuid::Uuid;
 
 use super::super::cursor::Key;
 use super::super::search::{Order, Search};
-use super::super::{Cursor, CursorError, Page, SealedSecret, StoreError};
+use super::super::{Cursor, CursorError, OwnedBy, Page, SealedSecret, StoreError};
 use super::KeyPurpose;
 use crate::ids::ClusterId;
 use crate::state::break_glass::{BreakGlass, Credential, Revocation, StateName, Surface};
 use crate::time::Timestamp;
 
 /// A cluster's working set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadedBreakGlass {
     /// What is going on; `None` for a cluster that never had anything.
     pub record: Option<BreakGlass>,
     /// The row version that the next write is guarded by; 0 for the first one.
     pub version: u64,
+    /// Who may make its calls.
+    pub ownership: OwnedBy,
 }
 
 /// Which credentials, in which order.

@@ -6,14 +6,15 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use crate::ids::{CallToken, ClusterId, CredentialId, RevocationId};
+use crate::ids::{CallToken, ClusterId, CredentialId, ReplicaId, RevocationId};
 use crate::state::break_glass::{BreakGlass, Credential, Revocation, StateName, Subject};
+use crate::state::shared::Trouble;
 use crate::store::break_glass::{
     BreakGlassCommit, BreakGlassPurge, BreakGlassStore, CertificateKind, Changes, CredentialList,
     CredentialQuery, KeyPurpose, LoadedBreakGlass, OwnedKey, revocation_page, revocation_start,
 };
 use crate::store::search::{Order, OrderField, word_rank};
-use crate::store::{Cursor, Page, SealedSecret, StoreError};
+use crate::store::{Claimed, Cursor, OwnedBy, Page, SealedSecret, StoreError};
 use crate::time::Timestamp;
 
 #[derive(Debug, Default)]
@@ -31,6 +32,7 @@ struct Row {
     record: BreakGlass,
     version: u64,
     due_at: Option<Timestamp>,
+    ownership: OwnedBy,
 }
 
 impl Tables {
@@ -59,8 +61,55 @@ impl Tables {
         record.credentials.sort_by_key(|credential| credential.id);
         record.revocations.sort_by_key(|revocation| revocation.id);
         record.authorities.sort_by_key(|authority| authority.id);
-        self.clusters.insert(cluster(), Row { record, version, due_at: commit.due_at });
+        let ownership = commit.ownership.passed_to(commit.owner);
+        self.clusters.insert(cluster(), Row { record, version, due_at: commit.due_at, ownership });
         version
+    }
+
+    pub(super) fn give_back(&mut self, replica_id: ReplicaId, now: Timestamp) {
+        for row in self.clusters.values_mut() {
+            let open = row.record.calls().next().is_some();
+            if row.ownership.owner == Some(replica_id) && !open {
+                row.ownership.owner = None;
+                row.due_at = Some(now);
+            }
+        }
+    }
+
+    pub(super) fn owned(&self, replica_id: ReplicaId) -> usize {
+        self.clusters.values().filter(|row| row.ownership.owner == Some(replica_id)).count()
+    }
+
+    pub(super) fn due(&self, now: Timestamp) -> Vec<(Timestamp, ClusterId)> {
+        let due = self.clusters.iter().filter_map(|(id, row)| Some((row.due_at?, id.clone())));
+        let mut due: Vec<_> = due.filter(|(at, _)| *at <= now).collect();
+        due.sort_unstable();
+        due
+    }
+
+    pub(super) fn wake(&mut self, now: Timestamp) -> u64 {
+        let mut woken = 0;
+        for row in self.clusters.values_mut().filter(|row| row.due_at.is_some_and(|at| at > now)) {
+            row.due_at = Some(now);
+            woken += 1;
+        }
+        woken
+    }
+
+    fn take(
+        &mut self,
+        found: impl Iterator<Item = ClusterId>,
+        (limit, push_until): (u32, Timestamp),
+        taker: ReplicaId,
+    ) -> Vec<Claimed> {
+        let take = |cluster_id: ClusterId| {
+            let row = self.clusters.get_mut(&cluster_id)?;
+            let before = row.ownership;
+            (row.ownership, row.due_at) = (before.passed_to(Some(taker)), Some(push_until));
+            let from = before.owner.filter(|owner| *owner != taker);
+            Some(Claimed { cluster_id, version: row.version, ownership: row.ownership, from })
+        };
+        found.take(at_most(limit)).filter_map(take).collect()
     }
 
     fn forget_keys(&mut self, owner: Uuid) {
@@ -120,15 +169,19 @@ impl BreakGlassStore for MemoryStore {
     ) -> Result<LoadedBreakGlass, StoreError> {
         let tables = self.tables();
         let row = tables.break_glass.clusters.get(cluster_id);
-        let version = row.map_or(0, |row| row.version);
-        Ok(LoadedBreakGlass { record: row.map(|row| row.record.clone()), version })
+        Ok(row.map_or_else(LoadedBreakGlass::default, |row| LoadedBreakGlass {
+            record: Some(row.record.clone()),
+            version: row.version,
+            ownership: row.ownership,
+        }))
     }
 
     async fn commit_break_glass(&self, commit: BreakGlassCommit<'_>) -> Result<u64, StoreError> {
         let changes = Changes::between(&commit)?;
         let mut tables = self.tables();
         let row = tables.break_glass.clusters.get(commit.cluster_id);
-        if row.map_or(0, |row| row.version) != commit.expected_version {
+        let stands = row.map_or((0, 0), |row| (row.version, row.ownership.epoch));
+        if stands != (commit.expected_version, commit.ownership.epoch) {
             return Err(StoreError::Conflict);
         }
         if let Some(answer) = &commit.idempotency {
@@ -145,21 +198,37 @@ impl BreakGlassStore for MemoryStore {
         now: Timestamp,
         limit: u32,
         push_until: Timestamp,
-    ) -> Result<Vec<ClusterId>, StoreError> {
-        let mut tables = self.tables();
-        let rows = &mut tables.break_glass.clusters;
-        let mut due: Vec<(Timestamp, ClusterId)> = rows
-            .iter()
-            .filter_map(|(id, row)| row.due_at.filter(|at| *at <= now).map(|at| (at, id.clone())))
-            .collect();
-        due.sort_unstable();
-        due.truncate(at_most(limit));
-        for (_, id) in &due {
-            if let Some(row) = rows.get_mut(id) {
-                row.due_at = Some(push_until);
-            }
-        }
-        Ok(due.into_iter().map(|(_, id)| id).collect())
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let mut guard = self.tables();
+        let tables = &mut *guard;
+        let replicas = &tables.replicas;
+        let mine = |owner: Option<ReplicaId>| {
+            owner.is_none_or(|owner| owner == taker || !replicas.contains_key(&owner))
+        };
+        let due = tables.break_glass.due(now).into_iter().map(|(_, id)| id);
+        let rows = &tables.break_glass.clusters;
+        let found: Vec<_> = due.filter(|id| mine(rows[id].ownership.owner)).collect();
+        Ok(tables.break_glass.take(found.into_iter(), (limit, push_until), taker))
+    }
+
+    async fn break_glass_orphans(
+        &self,
+        limit: u32,
+        push_until: Timestamp,
+        taker: ReplicaId,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let mut guard = self.tables();
+        let tables = &mut *guard;
+        let replicas = &tables.replicas;
+        let dead = |owner: &ReplicaId| !replicas.contains_key(owner);
+        let rows = tables.break_glass.clusters.iter();
+        let owned =
+            rows.filter_map(|(id, row)| Some((row.ownership.owner.filter(&dead)?, id.clone())));
+        let mut owned: Vec<_> = owned.collect();
+        owned.sort();
+        let found = owned.into_iter().map(|(_, id)| id);
+        Ok(tables.break_glass.take(found, (limit, push_until), taker))
     }
 
     async fn reschedule_break_glass(
@@ -167,12 +236,20 @@ impl BreakGlassStore for MemoryStore {
         cluster_id: &ClusterId,
         version: u64,
         due_at: Option<Timestamp>,
+        ownership: OwnedBy,
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         let row = tables.break_glass.clusters.get_mut(cluster_id);
-        let Some(row) = row.filter(|row| row.version == version) else { return Ok(false) };
+        let stands =
+            |row: &&mut Row| (row.version, row.ownership.epoch) == (version, ownership.epoch);
+        let Some(row) = row.filter(stands) else { return Ok(false) };
         row.due_at = due_at;
+        row.ownership.owner = ownership.owner;
         Ok(true)
+    }
+
+    async fn break_glass_version(&self, cluster_id: &ClusterId) -> Result<Option<u64>, StoreError> {
+        Ok(self.tables().break_glass.clusters.get(cluster_id).map(|row| row.version))
     }
 
     async fn is_current_break_glass(
@@ -183,13 +260,6 @@ impl BreakGlassStore for MemoryStore {
         let tables = self.tables();
         let current = |row: &Row| row.record.call_of(subject).is_some_and(|c| c.token == token);
         Ok(tables.break_glass.clusters.values().any(current))
-    }
-
-    async fn clusters_with_open_break_glass_calls(&self) -> Result<Vec<ClusterId>, StoreError> {
-        let tables = self.tables();
-        let open =
-            |(id, row): (&ClusterId, &Row)| row.record.calls().next().is_some().then(|| id.clone());
-        Ok(tables.break_glass.clusters.iter().filter_map(open).collect())
     }
 
     async fn credential(
@@ -277,6 +347,23 @@ impl BreakGlassStore for MemoryStore {
             *counts.entry(row.state.name().to_string()).or_default() += 1;
         }
         Ok(counts)
+    }
+
+    async fn stuck_break_glass(&self, before: Timestamp) -> Result<u64, StoreError> {
+        let tables = self.tables();
+        let old = |trouble: &Trouble| trouble.since.is_some_and(|since| since <= before);
+        let stuck = |row: &Row| {
+            let record = &row.record;
+            let credentials = record.live().filter(|it| old(&it.trouble)).count();
+            let running = record.revocations.iter().filter(|it| it.is_running());
+            let authorities = record.authorities.iter().filter(|it| old(&it.trouble)).count();
+            credentials
+                + running.filter(|it| old(&it.trouble)).count()
+                + authorities
+                + usize::from(record.quarantine.is_some())
+        };
+        let count: usize = tables.break_glass.clusters.values().map(stuck).sum();
+        Ok(u64::try_from(count).unwrap_or(u64::MAX))
     }
 
     async fn break_glass_key_census(&self) -> Result<BTreeMap<String, u64>, StoreError> {

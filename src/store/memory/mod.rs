@@ -180,7 +180,8 @@ impl Store for MemoryStore {
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {
-        Ok(lists::number(self.tables().due(now).len()))
+        let tables = self.tables();
+        Ok(lists::number(tables.due(now).len() + tables.break_glass.due(now).len()))
     }
 
     async fn reschedule(
@@ -251,7 +252,8 @@ impl Store for MemoryStore {
     async fn owned_count(&self, replica_id: ReplicaId) -> Result<u64, StoreError> {
         let tables = self.tables();
         let mine = |record: &&Record| record.ownership.owner == Some(replica_id);
-        Ok(lists::number(tables.records.values().filter(mine).count()))
+        let pull_secrets = tables.records.values().filter(mine).count();
+        Ok(lists::number(pull_secrets + tables.break_glass.owned(replica_id)))
     }
 
     async fn version_of(
@@ -451,7 +453,7 @@ impl Store for MemoryStore {
 
     async fn wake_busy(&self, now: Timestamp) -> Result<u64, StoreError> {
         let mut tables = self.tables();
-        let mut woken = 0;
+        let mut woken = tables.break_glass.wake(now);
         for record in tables.records.values_mut().filter(|r| r.due_at.is_some_and(|at| at > now)) {
             let going = |account: &Account| {
                 matches!(account.phase, AccountPhase::Deleting | AccountPhase::Burnt)

@@ -41,6 +41,7 @@ impl Tables {
                 record.due_at = Some(now);
             }
         }
+        self.break_glass.give_back(replica_id, now);
     }
 
     /// Due, and for nobody else who lives.

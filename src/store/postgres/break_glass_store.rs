@@ -5,7 +5,7 @@ use sqlx::postgres::PgConnection;
 use super::super::AuditSeal;
 use super::super::rows::break_glass_store::break_glass_store;
 use super::transaction::{self, Tx};
-use super::{PgStore, audit, commit, idempotency};
+use super::{PgStore, audit, commit, due, idempotency};
 
 break_glass_store!(PgStore);
 
@@ -30,8 +30,18 @@ async fn due(
     now: Timestamp,
     limit: u32,
     push_until: Timestamp,
-) -> Result<Vec<ClusterId>, StoreError> {
-    break_glass::due(&store.pool, now, limit, push_until).await
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
+    due::due(&store.pool, due::TAKE_BREAK_GLASS, now, limit, push_until, taker).await
+}
+
+async fn orphans(
+    store: &PgStore,
+    limit: u32,
+    push_until: Timestamp,
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
+    due::orphans(&store.pool, due::TAKE_BREAK_GLASS_ORPHANS, limit, push_until, taker).await
 }
 
 /// What goes along with the rows; the audit last, because streams may be shared.

@@ -13,58 +13,86 @@ use crate::time::Timestamp;
 // $1 is the taker, $2 the new due time, $3 the limit. Rows that others are taking, or committing, are passed over
 // and not waited for. An owner without a row is dead: whoever owns something made its row before.
 macro_rules! take {
-    ($which:literal, $order:literal, $shown:literal) => {
+    ($table:literal, $versions:literal, $which:expr, $order:literal, $shown:literal) => {
         concat!(
-            "WITH found AS (SELECT p.cluster_id, p.due_at, p.owner, p.epoch FROM pull_secrets p WHERE ",
+            "WITH found AS (SELECT p.cluster_id, p.due_at, p.owner, p.epoch FROM ",
+            $table,
+            " p WHERE ",
             $which,
             " ORDER BY ",
             $order,
             " LIMIT $3 FOR NO KEY UPDATE OF p SKIP LOCKED), \
-             taken AS (UPDATE pull_secrets p SET due_at = $2, owner = $1, \
+             taken AS (UPDATE ",
+            $table,
+            " p SET due_at = $2, owner = $1, \
              epoch = p.epoch + (p.owner IS DISTINCT FROM $1)::int FROM found \
              WHERE p.cluster_id = found.cluster_id \
              RETURNING p.cluster_id, found.due_at, found.owner, found.epoch) \
              SELECT taken.cluster_id AS cluster_id, c.version AS version, taken.owner AS owner, \
-             taken.epoch AS epoch FROM taken JOIN clusters c ON c.cluster_id = taken.cluster_id \
-             ORDER BY ",
+             taken.epoch AS epoch FROM taken JOIN ",
+            $versions,
+            " c ON c.cluster_id = taken.cluster_id ORDER BY ",
             $shown
         )
     };
 }
 
+macro_rules! due {
+    ($table:literal, $versions:literal) => {
+        take!(
+            $table,
+            $versions,
+            "p.due_at IS NOT NULL AND p.due_at <= $4 AND (p.owner IS NULL OR p.owner = $1 \
+             OR NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner))",
+            "p.due_at, p.cluster_id",
+            "taken.due_at, taken.cluster_id"
+        )
+    };
+}
+
+macro_rules! orphans {
+    ($table:literal, $versions:literal) => {
+        take!(
+            $table,
+            $versions,
+            "p.owner IS NOT NULL \
+             AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner)",
+            "p.owner, p.cluster_id",
+            "taken.owner, taken.cluster_id"
+        )
+    };
+}
+
 /// Index: `pull_secrets_due`, then the primary keys.
-pub(super) const TAKE: &str = take!(
-    "p.due_at IS NOT NULL AND p.due_at <= $4 AND (p.owner IS NULL OR p.owner = $1 \
-     OR NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner))",
-    "p.due_at, p.cluster_id",
-    "taken.due_at, taken.cluster_id"
-);
+pub(super) const TAKE: &str = due!("pull_secrets", "clusters");
+/// Index: `break_glass_due`, then the primary key. A claim leaves the version as it is.
+pub(super) const TAKE_BREAK_GLASS: &str = due!("break_glass", "break_glass");
 
 /// Index: `pull_secrets_owned`, then the primary keys. Owned is what has work.
-pub(super) const TAKE_ORPHANS: &str = take!(
-    "p.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner)",
-    "p.owner, p.cluster_id",
-    "taken.owner, taken.cluster_id"
-);
+pub(super) const TAKE_ORPHANS: &str = orphans!("pull_secrets", "clusters");
+/// Index: `break_glass_owned`, then the primary key.
+pub(super) const TAKE_BREAK_GLASS_ORPHANS: &str = orphans!("break_glass", "break_glass");
 
 pub(super) async fn due(
     pool: &PgPool,
+    statement: &'static str,
     now: Timestamp,
     limit: u32,
     push_until: Timestamp,
     taker: ReplicaId,
 ) -> Result<Vec<Claimed>, StoreError> {
-    let query = query_as(TAKE).bind(taker.0).bind(push_until).bind(i64::from(limit)).bind(now);
+    let query = query_as(statement).bind(taker.0).bind(push_until).bind(i64::from(limit)).bind(now);
     take(pool, query, taker).await
 }
 
 pub(super) async fn orphans(
     pool: &PgPool,
+    statement: &'static str,
     limit: u32,
     push_until: Timestamp,
     taker: ReplicaId,
 ) -> Result<Vec<Claimed>, StoreError> {
-    let query = query_as(TAKE_ORPHANS).bind(taker.0).bind(push_until).bind(i64::from(limit));
+    let query = query_as(statement).bind(taker.0).bind(push_until).bind(i64::from(limit));
     take(pool, query, taker).await
 }
 
@@ -79,9 +107,10 @@ async fn take(
     rows.into_iter().map(|row| row.taken_by(taker)).collect()
 }
 
-/// Index: `pull_secrets_due`.
-pub(super) const COUNT_DUE: &str =
-    "SELECT count(*) FROM pull_secrets WHERE due_at IS NOT NULL AND due_at <= $1";
+/// Index: `pull_secrets_due`, `break_glass_due`.
+pub(super) const COUNT_DUE: &str = "SELECT \
+     (SELECT count(*) FROM pull_secrets WHERE due_at IS NOT NULL AND due_at <= $1) + \
+     (SELECT count(*) FROM break_glass WHERE due_at IS NOT NULL AND due_at <= $1)";
 
 pub(super) async fn due_count(pool: &PgPool, now: Timestamp) -> Result<u64, StoreError> {
     let (number,): (i64,) = one(pool, query_as(COUNT_DUE).bind(now)).await?;

@@ -146,7 +146,7 @@ impl Store for PgStore {
         push_until: Timestamp,
         taker: ReplicaId,
     ) -> Result<Vec<Claimed>, StoreError> {
-        due::due(&self.pool, now, limit, push_until, taker).await
+        due::due(&self.pool, due::TAKE, now, limit, push_until, taker).await
     }
 
     async fn orphans(
@@ -155,7 +155,7 @@ impl Store for PgStore {
         push_until: Timestamp,
         taker: ReplicaId,
     ) -> Result<Vec<Claimed>, StoreError> {
-        due::orphans(&self.pool, limit, push_until, taker).await
+        due::orphans(&self.pool, due::TAKE_ORPHANS, limit, push_until, taker).await
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {

@@ -78,12 +78,36 @@ pub(super) const RELEASE: &str = "UPDATE pull_secrets p SET owner = NULL, due_at
      WHERE p.owner = $1 AND NOT EXISTS (SELECT 1 FROM accounts a \
      WHERE a.cluster_id = p.cluster_id AND a.call_token IS NOT NULL)";
 
+/// Index: `break_glass_owned`, the ones of open calls; authorities are few.
+pub(super) const RELEASE_BREAK_GLASS: &str = "UPDATE break_glass b SET owner = NULL, due_at = $2 \
+     WHERE b.owner = $1 \
+     AND NOT EXISTS (SELECT 1 FROM break_glass_credentials c \
+     WHERE c.cluster_id = b.cluster_id AND c.call_token IS NOT NULL) \
+     AND NOT EXISTS (SELECT 1 FROM break_glass_revocations r \
+     WHERE r.cluster_id = b.cluster_id AND r.call_token IS NOT NULL) \
+     AND NOT EXISTS (SELECT 1 FROM break_glass_authorities a \
+     WHERE a.cluster_id = b.cluster_id AND a.call_token IS NOT NULL)";
+
 pub(super) async fn release(
     pool: &PgPool,
     replica_id: ReplicaId,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    execute(pool, query(RELEASE).bind(replica_id.0).bind(now)).await.map(drop)
+    let mut tx = write(pool).await?;
+    let released = release_in(&mut tx, replica_id, now).await;
+    end(tx, released).await
+}
+
+async fn release_in(
+    db: &mut PgConnection,
+    replica_id: ReplicaId,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for statement in [RELEASE, RELEASE_BREAK_GLASS] {
+        let release = query(statement).bind(replica_id.0).bind(now);
+        release.execute(&mut *db).await.map_err(map)?;
+    }
+    Ok(())
 }
 
 pub(super) async fn leave(
@@ -104,12 +128,14 @@ async fn leave_in(
     replica_id: ReplicaId,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    query(RELEASE).bind(replica_id.0).bind(now).execute(&mut *db).await.map_err(map)?;
+    release_in(db, replica_id, now).await?;
     query(FORGET).bind(replica_id.0).execute(db).await.map_err(map).map(drop)
 }
 
-/// Index: `pull_secrets_owned`.
-pub(super) const COUNT_OWNED: &str = "SELECT count(*) FROM pull_secrets WHERE owner = $1";
+/// Index: `pull_secrets_owned`, `break_glass_owned`.
+pub(super) const COUNT_OWNED: &str = "SELECT \
+     (SELECT count(*) FROM pull_secrets WHERE owner = $1) + \
+     (SELECT count(*) FROM break_glass WHERE owner = $1)";
 
 pub(super) async fn owned_count(pool: &PgPool, replica_id: ReplicaId) -> Result<u64, StoreError> {
     let (number,): (i64,) = one(pool, query_as(COUNT_OWNED).bind(replica_id.0)).await?;

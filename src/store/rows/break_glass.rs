@@ -6,9 +6,9 @@ use sqlx::FromRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::super::StoreError;
+use super::super::{OwnedBy, StoreError};
 use super::decode::{count, maybe_word, small, word};
-use crate::ids::{AuthorityId, CallToken, CredentialId, RevocationId};
+use crate::ids::{AuthorityId, CallToken, CredentialId, ReplicaId, RevocationId};
 use crate::state::break_glass::{
     Announcement, Authority, BreakGlass, Call, Certificate, Credential, CredentialState,
     EndpointProgress, IssueStep, Revocation, StateName,
@@ -101,9 +101,16 @@ pub(in crate::store) struct HeadRow {
     quarantine_since: Option<Timestamp>,
     quarantine_retry_at: Option<Timestamp>,
     created_at: Timestamp,
+    owner: Option<Uuid>,
+    epoch: i64,
 }
 
 impl HeadRow {
+    /// Who may make its calls.
+    pub(in crate::store) fn ownership(&self) -> Result<OwnedBy, StoreError> {
+        Ok(OwnedBy { owner: self.owner.map(ReplicaId), epoch: count(self.epoch)? })
+    }
+
     /// The working set without what hangs on it.
     pub(in crate::store) fn record(
         &self,

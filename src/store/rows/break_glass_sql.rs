@@ -7,22 +7,27 @@ use super::break_glass::{authority_columns, credential_columns, revocation_colum
 
 /// Index: the primary key.
 pub(in crate::store) const SELECT_HEAD: &str = "SELECT version, bundle_version, \
-     confirmed_version, quarantine_since, quarantine_retry_at, created_at FROM break_glass \
-     WHERE cluster_id = $1";
+     confirmed_version, quarantine_since, quarantine_retry_at, created_at, owner, epoch \
+     FROM break_glass WHERE cluster_id = $1";
 
 /// Index: the primary key. The first commit of a cluster makes its row; a second "first" one changes nothing.
 pub(in crate::store) const INSERT_HEAD: &str = "INSERT INTO break_glass (cluster_id, version, \
-     bundle_version, confirmed_version, quarantine_since, quarantine_retry_at, due_at, created_at) \
-     VALUES ($1, 1, $2, $3, $4, $5, $6, $7) ON CONFLICT (cluster_id) DO NOTHING";
+     bundle_version, confirmed_version, quarantine_since, quarantine_retry_at, due_at, owner, epoch, \
+     created_at) VALUES ($1, 1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (cluster_id) DO NOTHING";
 
 /// Index: the primary key. The guard of every other commit.
 pub(in crate::store) const UPDATE_HEAD: &str = "UPDATE break_glass SET version = version + 1, \
      bundle_version = $2, confirmed_version = $3, quarantine_since = $4, \
-     quarantine_retry_at = $5, due_at = $6 WHERE cluster_id = $1 AND version = $7";
+     quarantine_retry_at = $5, due_at = $6, owner = $7, epoch = $8 \
+     WHERE cluster_id = $1 AND version = $9 AND epoch = $10";
 
 /// Index: the primary key.
-pub(in crate::store) const RESCHEDULE: &str =
-    "UPDATE break_glass SET due_at = $3 WHERE cluster_id = $1 AND version = $2";
+pub(in crate::store) const RESCHEDULE: &str = "UPDATE break_glass SET due_at = $3, owner = $4 \
+     WHERE cluster_id = $1 AND version = $2 AND epoch = $5";
+
+/// Index: the primary key.
+pub(in crate::store) const SELECT_VERSION: &str =
+    "SELECT version FROM break_glass WHERE cluster_id = $1";
 
 /// Index: `break_glass_credentials_working`.
 pub(in crate::store) const SELECT_WORKING_CREDENTIALS: &str = concat!(
@@ -164,15 +169,18 @@ pub(in crate::store) const REVOCATION_IS_CURRENT: &str = "SELECT EXISTS (SELECT 
 pub(in crate::store) const AUTHORITY_IS_CURRENT: &str = "SELECT EXISTS (SELECT 1 FROM \
      break_glass_authorities WHERE authority_id = $1 AND call_token = $2)";
 
-/// Index: the partial ones of open calls; authorities are few.
-pub(in crate::store) const OPEN_CALLS: &str = "SELECT cluster_id FROM break_glass_credentials \
-     WHERE call_token IS NOT NULL UNION SELECT cluster_id FROM break_glass_revocations \
-     WHERE call_token IS NOT NULL UNION SELECT cluster_id FROM break_glass_authorities \
-     WHERE call_token IS NOT NULL ORDER BY cluster_id";
-
 /// Index: `break_glass_credentials_by_state`.
 pub(in crate::store) const CREDENTIAL_COUNTS: &str =
     "SELECT state, count(*) FROM break_glass_credentials WHERE NOT control GROUP BY state";
+
+/// Index: the partial ones of trouble; authorities are few.
+pub(in crate::store) const COUNT_STUCK: &str = "SELECT \
+     (SELECT count(*) FROM break_glass_credentials WHERE trouble_since IS NOT NULL \
+     AND state NOT IN ('revoked', 'denied', 'failed', 'expired') AND trouble_since <= $1) + \
+     (SELECT count(*) FROM break_glass_revocations WHERE trouble_since IS NOT NULL \
+     AND ended_at IS NULL AND trouble_since <= $1) + \
+     (SELECT count(*) FROM break_glass_authorities WHERE trouble_since <= $1) + \
+     (SELECT count(*) FROM break_glass WHERE quarantine_since IS NOT NULL)";
 
 /// Index: `break_glass_credentials_by_state`. The rule is `state::break_glass::removable_at`.
 pub(in crate::store) const PURGE_CREDENTIALS: &str = "DELETE FROM break_glass_credentials \
@@ -203,7 +211,7 @@ macro_rules! statements {
         };
         use crate::store::rows::break_glass_sql as sql;
         use crate::store::rows::decode::{count, signed, word};
-        use crate::store::{SealedSecret, StoreError};
+        use crate::store::{OwnedBy, SealedSecret, StoreError};
         use crate::time::Timestamp;
 
         /// The working set. The caller holds a transaction, so that the parts are of one instant.
@@ -214,7 +222,7 @@ macro_rules! statements {
             let query = $query_as(sql::SELECT_HEAD).bind(cluster_id.as_str());
             let head: Option<HeadRow> = query.fetch_optional(&mut *db).await.map_err(map)?;
             let Some(head) = head else {
-                return Ok(LoadedBreakGlass { record: None, version: 0 });
+                return Ok(LoadedBreakGlass::default());
             };
             let mut record = head.record(cluster_id)?;
             let query = $query_as(sql::SELECT_WORKING_CREDENTIALS).bind(cluster_id.as_str());
@@ -229,7 +237,8 @@ macro_rules! statements {
             let rows: Vec<AuthorityRow> = query.fetch_all(&mut *db).await.map_err(map)?;
             record.authorities =
                 rows.into_iter().map(Authority::try_from).collect::<Result<_, _>>()?;
-            Ok(LoadedBreakGlass { record: Some(record), version: count(head.version)? })
+            let (version, ownership) = (count(head.version)?, head.ownership()?);
+            Ok(LoadedBreakGlass { record: Some(record), version, ownership })
         }
 
         /// Everything of one step but the audit, the outbox and the answer to a repetition.
@@ -277,6 +286,7 @@ macro_rules! statements {
             commit: &BreakGlassCommit<'_>,
         ) -> Result<u64, StoreError> {
             let (record, expected) = (commit.after, commit.expected_version);
+            let after = commit.ownership.passed_to(commit.owner);
             let statement = if expected == 0 { sql::INSERT_HEAD } else { sql::UPDATE_HEAD };
             let query = $query(statement)
                 .bind(commit.cluster_id.as_str())
@@ -284,11 +294,13 @@ macro_rules! statements {
                 .bind(signed(record.confirmed_version))
                 .bind(record.quarantine.map(|quarantine| quarantine.since))
                 .bind(record.quarantine.map(|quarantine| quarantine.retry_at))
-                .bind(commit.due_at);
+                .bind(commit.due_at)
+                .bind(after.owner.map(|owner| owner.0))
+                .bind(signed(after.epoch));
             let query = if expected == 0 {
                 query.bind(record.created_at)
             } else {
-                query.bind(signed(expected))
+                query.bind(signed(expected)).bind(signed(commit.ownership.epoch))
             };
             let done = query.execute(db).await.map_err(map)?;
             if done.rows_affected() == 1 { Ok(expected + 1) } else { Err(StoreError::Conflict) }
@@ -377,9 +389,12 @@ macro_rules! statements {
             cluster_id: &ClusterId,
             version: u64,
             due_at: Option<Timestamp>,
+            ownership: OwnedBy,
         ) -> Result<bool, StoreError> {
             let query = $query(sql::RESCHEDULE).bind(cluster_id.as_str()).bind(signed(version));
-            let done = query.bind(due_at).execute(db).await.map_err(map)?;
+            let query = query.bind(due_at).bind(ownership.owner.map(|owner| owner.0));
+            let query = query.bind(signed(ownership.epoch));
+            let done = query.execute(db).await.map_err(map)?;
             Ok(done.rows_affected() == 1)
         }
 
@@ -398,10 +413,22 @@ macro_rules! statements {
             Ok(current)
         }
 
-        pub(super) async fn open_calls(db: &mut $connection) -> Result<Vec<ClusterId>, StoreError> {
-            let query = $query_as(sql::OPEN_CALLS);
-            let rows: Vec<(String,)> = query.fetch_all(db).await.map_err(map)?;
-            rows.iter().map(|(cluster_id,)| word(cluster_id, "a cluster id")).collect()
+        pub(super) async fn version(
+            db: &mut $connection,
+            cluster_id: &ClusterId,
+        ) -> Result<Option<u64>, StoreError> {
+            let query = $query_as(sql::SELECT_VERSION).bind(cluster_id.as_str());
+            let row: Option<(i64,)> = query.fetch_optional(db).await.map_err(map)?;
+            row.map(|(version,)| count(version)).transpose()
+        }
+
+        pub(super) async fn stuck(
+            db: &mut $connection,
+            before: Timestamp,
+        ) -> Result<u64, StoreError> {
+            let query = $query_as(sql::COUNT_STUCK).bind(before);
+            let (number,): (i64,) = query.fetch_one(db).await.map_err(map)?;
+            count(number)
         }
 
         pub(super) async fn credential(

@@ -10,7 +10,7 @@ macro_rules! break_glass_store {
         use uuid::Uuid;
 
         use super::break_glass;
-        use crate::ids::{CallToken, ClusterId, CredentialId, RevocationId};
+        use crate::ids::{CallToken, ClusterId, CredentialId, ReplicaId, RevocationId};
         use crate::state::break_glass::{Credential, Revocation, Subject};
         use crate::store::break_glass::{
             BreakGlassCommit, BreakGlassPurge, BreakGlassStore, CertificateKind, Changes,
@@ -18,7 +18,7 @@ macro_rules! break_glass_store {
             revocation_page, revocation_start,
         };
         use crate::store::rows::break_glass_sql as sql;
-        use crate::store::{Cursor, Page, SealedSecret, StoreError};
+        use crate::store::{Claimed, Cursor, OwnedBy, Page, SealedSecret, StoreError};
         use crate::time::Timestamp;
 
         #[async_trait]
@@ -50,8 +50,18 @@ macro_rules! break_glass_store {
                 now: Timestamp,
                 limit: u32,
                 push_until: Timestamp,
-            ) -> Result<Vec<ClusterId>, StoreError> {
-                due(self, now, limit, push_until).await
+                taker: ReplicaId,
+            ) -> Result<Vec<Claimed>, StoreError> {
+                due(self, now, limit, push_until, taker).await
+            }
+
+            async fn break_glass_orphans(
+                &self,
+                limit: u32,
+                push_until: Timestamp,
+                taker: ReplicaId,
+            ) -> Result<Vec<Claimed>, StoreError> {
+                orphans(self, limit, push_until, taker).await
             }
 
             async fn reschedule_break_glass(
@@ -59,10 +69,21 @@ macro_rules! break_glass_store {
                 cluster_id: &ClusterId,
                 version: u64,
                 due_at: Option<Timestamp>,
+                ownership: OwnedBy,
             ) -> Result<bool, StoreError> {
                 let mut tx = writing(self).await?;
-                let set = break_glass::reschedule(&mut tx, cluster_id, version, due_at).await;
+                let set =
+                    break_glass::reschedule(&mut tx, cluster_id, version, due_at, ownership).await;
                 written(tx, set).await
+            }
+
+            async fn break_glass_version(
+                &self,
+                cluster_id: &ClusterId,
+            ) -> Result<Option<u64>, StoreError> {
+                let mut tx = reading(self).await?;
+                let version = break_glass::version(&mut tx, cluster_id).await;
+                read(tx, version).await
             }
 
             async fn is_current_break_glass(
@@ -73,14 +94,6 @@ macro_rules! break_glass_store {
                 let mut tx = reading(self).await?;
                 let current = break_glass::is_current(&mut tx, subject, token).await;
                 read(tx, current).await
-            }
-
-            async fn clusters_with_open_break_glass_calls(
-                &self,
-            ) -> Result<Vec<ClusterId>, StoreError> {
-                let mut tx = reading(self).await?;
-                let open = break_glass::open_calls(&mut tx).await;
-                read(tx, open).await
             }
 
             async fn credential(
@@ -148,6 +161,12 @@ macro_rules! break_glass_store {
                 let mut tx = reading(self).await?;
                 let counts = break_glass::counts(&mut tx, sql::CREDENTIAL_COUNTS).await;
                 read(tx, counts).await
+            }
+
+            async fn stuck_break_glass(&self, before: Timestamp) -> Result<u64, StoreError> {
+                let mut tx = reading(self).await?;
+                let count = break_glass::stuck(&mut tx, before).await;
+                read(tx, count).await
             }
 
             async fn break_glass_key_census(&self) -> Result<BTreeMap<String, u64>, StoreError> {

@@ -7,7 +7,7 @@ use super::super::AuditSeal;
 use super::super::rows::break_glass_store::break_glass_store;
 use super::error::map;
 use super::write::Write;
-use super::{SqliteStore, audit, commit, idempotency};
+use super::{SqliteStore, audit, commit, due, idempotency};
 
 break_glass_store!(SqliteStore);
 
@@ -36,8 +36,18 @@ async fn due(
     now: Timestamp,
     limit: u32,
     push_until: Timestamp,
-) -> Result<Vec<ClusterId>, StoreError> {
-    break_glass::due(&store.reader, &store.writer, now, limit, push_until).await
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
+    due::due((&store.reader, &store.writer), due::BREAK_GLASS, now, limit, push_until, taker).await
+}
+
+async fn orphans(
+    store: &SqliteStore,
+    limit: u32,
+    push_until: Timestamp,
+    taker: ReplicaId,
+) -> Result<Vec<Claimed>, StoreError> {
+    due::orphans((&store.reader, &store.writer), due::BREAK_GLASS, limit, push_until, taker).await
 }
 
 /// What goes along with the rows.

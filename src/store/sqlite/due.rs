@@ -12,79 +12,125 @@ use crate::ids::{AccountId, CallToken, ClusterId, ReplicaId};
 use crate::time::Timestamp;
 
 macro_rules! claimable {
-    ($rest:literal) => {
+    ($table:literal, $versions:literal, $rest:literal) => {
         concat!(
             "SELECT p.cluster_id AS cluster_id, c.version AS version, p.owner AS owner, p.epoch AS epoch \
-             FROM pull_secrets p JOIN clusters c ON c.cluster_id = p.cluster_id WHERE ",
+             FROM ",
+            $table,
+            " p JOIN ",
+            $versions,
+            " c ON c.cluster_id = p.cluster_id WHERE ",
             $rest
         )
     };
 }
 
+macro_rules! due {
+    ($table:literal, $versions:literal) => {
+        claimable!(
+            $table,
+            $versions,
+            "p.due_at IS NOT NULL AND p.due_at <= ?3 AND (p.owner IS NULL OR p.owner = ?1 \
+             OR NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner)) \
+             ORDER BY p.due_at, p.cluster_id LIMIT ?2"
+        )
+    };
+}
+
+macro_rules! orphans {
+    ($table:literal, $versions:literal) => {
+        claimable!(
+            $table,
+            $versions,
+            "p.owner IS NOT NULL \
+             AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner) \
+             ORDER BY p.owner, p.cluster_id LIMIT ?1"
+        )
+    };
+}
+
+/// What is claimed: of one table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claims {
+    due: &'static str,
+    orphans: &'static str,
+    take: &'static str,
+}
+
+pub(super) const PULL_SECRETS: Claims =
+    Claims { due: SELECT_DUE, orphans: SELECT_ORPHANS, take: TAKE };
+pub(super) const BREAK_GLASS: Claims = Claims {
+    due: SELECT_BREAK_GLASS_DUE,
+    orphans: SELECT_BREAK_GLASS_ORPHANS,
+    take: TAKE_BREAK_GLASS,
+};
+
 /// Index: `pull_secrets_due`, the primary keys.
-pub(super) const SELECT_DUE: &str = claimable!(
-    "p.due_at IS NOT NULL AND p.due_at <= ?3 AND (p.owner IS NULL OR p.owner = ?1 \
-     OR NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner)) \
-     ORDER BY p.due_at, p.cluster_id LIMIT ?2"
-);
+pub(super) const SELECT_DUE: &str = due!("pull_secrets", "clusters");
+/// Index: `break_glass_due`, the primary key.
+pub(super) const SELECT_BREAK_GLASS_DUE: &str = due!("break_glass", "break_glass");
 
 /// Index: `pull_secrets_owned`, the primary keys.
-pub(super) const SELECT_ORPHANS: &str = claimable!(
-    "p.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.replica_id = p.owner) \
-     ORDER BY p.owner, p.cluster_id LIMIT ?1"
-);
+pub(super) const SELECT_ORPHANS: &str = orphans!("pull_secrets", "clusters");
+/// Index: `break_glass_owned`, the primary key.
+pub(super) const SELECT_BREAK_GLASS_ORPHANS: &str = orphans!("break_glass", "break_glass");
 
 type Select<'q> = QueryAs<'q, Sqlite, ClaimRow, SqliteArguments>;
 
 /// Index: the primary key.
 const TAKE: &str =
     "UPDATE pull_secrets SET due_at = ?2, owner = ?3, epoch = ?4 WHERE cluster_id = ?1";
+/// Index: the primary key.
+const TAKE_BREAK_GLASS: &str =
+    "UPDATE break_glass SET due_at = ?2, owner = ?3, epoch = ?4 WHERE cluster_id = ?1";
 
 pub(super) async fn due(
-    reader: &SqlitePool,
-    writer: &SqlitePool,
+    (reader, writer): (&SqlitePool, &SqlitePool),
+    claims: Claims,
     now: Timestamp,
     limit: u32,
     push_until: Timestamp,
     taker: ReplicaId,
 ) -> Result<Vec<Claimed>, StoreError> {
-    let select = |limit: u32| sqlx::query_as(SELECT_DUE).bind(taker.0).bind(limit).bind(now);
+    let select = |limit: u32| sqlx::query_as(claims.due).bind(taker.0).bind(limit).bind(now);
     let first: Option<ClaimRow> = select(1).fetch_optional(reader).await.map_err(map)?;
     if first.is_none() {
         return Ok(Vec::new());
     }
-    take_all(writer, select(limit), push_until, taker).await
+    take_all(writer, select(limit), claims.take, push_until, taker).await
 }
 
 pub(super) async fn orphans(
-    reader: &SqlitePool,
-    writer: &SqlitePool,
+    (reader, writer): (&SqlitePool, &SqlitePool),
+    claims: Claims,
     limit: u32,
     push_until: Timestamp,
     taker: ReplicaId,
 ) -> Result<Vec<Claimed>, StoreError> {
-    let select = |limit: u32| sqlx::query_as(SELECT_ORPHANS).bind(limit);
+    let select = |limit: u32| sqlx::query_as(claims.orphans).bind(limit);
     let first: Option<ClaimRow> = select(1).fetch_optional(reader).await.map_err(map)?;
     if first.is_none() {
         return Ok(Vec::new());
     }
-    take_all(writer, select(limit), push_until, taker).await
+    take_all(writer, select(limit), claims.take, push_until, taker).await
 }
 
 async fn take_all(
     writer: &SqlitePool,
     select: Select<'_>,
+    statement: &'static str,
     push_until: Timestamp,
     taker: ReplicaId,
 ) -> Result<Vec<Claimed>, StoreError> {
     let mut tx = Write::begin(writer).await?;
-    let taken = take(&mut tx, select, push_until, taker).await;
+    let taken = take(&mut tx, select, statement, push_until, taker).await;
     tx.end(taken).await
 }
 
 async fn take(
     db: &mut SqliteConnection,
     select: Select<'_>,
+    statement: &'static str,
     push_until: Timestamp,
     taker: ReplicaId,
 ) -> Result<Vec<Claimed>, StoreError> {
@@ -92,7 +138,7 @@ async fn take(
     let mut taken = Vec::with_capacity(rows.len());
     for row in rows {
         let claimed = row.taken_by(taker)?;
-        let take = sqlx::query(TAKE).bind(claimed.cluster_id.as_str()).bind(push_until);
+        let take = sqlx::query(statement).bind(claimed.cluster_id.as_str()).bind(push_until);
         let take = take.bind(taker.0).bind(signed(claimed.ownership.epoch));
         take.execute(&mut *db).await.map_err(map)?;
         taken.push(claimed);
@@ -100,9 +146,10 @@ async fn take(
     Ok(taken)
 }
 
-/// Index: `pull_secrets_due`.
-pub(super) const COUNT_DUE: &str =
-    "SELECT count(*) FROM pull_secrets WHERE due_at IS NOT NULL AND due_at <= ?1";
+/// Index: `pull_secrets_due`, `break_glass_due`.
+pub(super) const COUNT_DUE: &str = "SELECT \
+     (SELECT count(*) FROM pull_secrets WHERE due_at IS NOT NULL AND due_at <= ?1) + \
+     (SELECT count(*) FROM break_glass WHERE due_at IS NOT NULL AND due_at <= ?1)";
 
 pub(super) async fn due_count(reader: &SqlitePool, now: Timestamp) -> Result<u64, StoreError> {
     let query = sqlx::query_as(COUNT_DUE).bind(now);

@@ -72,13 +72,36 @@ pub(super) const RELEASE: &str = "UPDATE pull_secrets SET owner = NULL, due_at =
      WHERE owner = ?1 AND NOT EXISTS (SELECT 1 FROM accounts a \
      WHERE a.cluster_id = pull_secrets.cluster_id AND a.call_token IS NOT NULL)";
 
+/// Index: `break_glass_owned`, the ones of open calls; authorities are few.
+pub(super) const RELEASE_BREAK_GLASS: &str = "UPDATE break_glass SET owner = NULL, due_at = ?2 \
+     WHERE owner = ?1 \
+     AND NOT EXISTS (SELECT 1 FROM break_glass_credentials c \
+     WHERE c.cluster_id = break_glass.cluster_id AND c.call_token IS NOT NULL) \
+     AND NOT EXISTS (SELECT 1 FROM break_glass_revocations r \
+     WHERE r.cluster_id = break_glass.cluster_id AND r.call_token IS NOT NULL) \
+     AND NOT EXISTS (SELECT 1 FROM break_glass_authorities a \
+     WHERE a.cluster_id = break_glass.cluster_id AND a.call_token IS NOT NULL)";
+
 pub(super) async fn release(
     writer: &SqlitePool,
     replica_id: ReplicaId,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let query = sqlx::query(RELEASE).bind(replica_id.0).bind(now);
-    query.execute(writer).await.map_err(map).map(drop)
+    let mut tx = Write::begin(writer).await?;
+    let released = release_in(&mut tx, replica_id, now).await;
+    tx.end(released).await
+}
+
+async fn release_in(
+    db: &mut SqliteConnection,
+    replica_id: ReplicaId,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for statement in [RELEASE, RELEASE_BREAK_GLASS] {
+        let release = sqlx::query(statement).bind(replica_id.0).bind(now);
+        release.execute(&mut *db).await.map_err(map)?;
+    }
+    Ok(())
 }
 
 /// Index: the primary key.
@@ -99,13 +122,14 @@ async fn leave_in(
     replica_id: ReplicaId,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let release = sqlx::query(RELEASE).bind(replica_id.0).bind(now);
-    release.execute(&mut *db).await.map_err(map)?;
+    release_in(db, replica_id, now).await?;
     sqlx::query(FORGET).bind(replica_id.0).execute(db).await.map_err(map).map(drop)
 }
 
-/// Index: `pull_secrets_owned`.
-pub(super) const COUNT_OWNED: &str = "SELECT count(*) FROM pull_secrets WHERE owner = ?1";
+/// Index: `pull_secrets_owned`, `break_glass_owned`.
+pub(super) const COUNT_OWNED: &str = "SELECT \
+     (SELECT count(*) FROM pull_secrets WHERE owner = ?1) + \
+     (SELECT count(*) FROM break_glass WHERE owner = ?1)";
 
 pub(super) async fn owned_count(
     reader: &SqlitePool,

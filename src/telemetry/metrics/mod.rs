@@ -76,8 +76,13 @@ pub struct Metrics {
     pub rotations: IntGaugeVec,
     /// Records by `state`.
     pub pull_secrets: IntGaugeVec,
+    break_glass_outcomes: IntCounterVec,
+    break_glass_issue: Histogram,
+    break_glass_revoke: HistogramVec,
     /// Break-glass credentials by state.
     pub break_glass_credentials: IntGaugeVec,
+    /// Break-glass work that does not get on.
+    pub break_glass_stuck: IntGauge,
     /// Actors that were made anew after a panic.
     pub actor_restarts: IntCounter,
     /// Items whose time has come and that nobody has claimed yet.
@@ -256,6 +261,26 @@ impl Metrics {
                 DB_BUCKETS,
             )?,
             pull_secrets: make.gauges("pull_secrets", "Pull secrets.", &["state"])?,
+            break_glass_outcomes: make.counters(
+                "break_glass_outcomes_total",
+                "What became of break-glass credentials.",
+                &["outcome"],
+            )?,
+            break_glass_issue: make.time(
+                "break_glass_issue_duration_seconds",
+                "Time from the accepted request for a break-glass credential until it is usable.",
+                WORK_BUCKETS,
+            )?,
+            break_glass_revoke: make.times(
+                "break_glass_revoke_duration_seconds",
+                "Time from the request for a revocation until it was proved.",
+                &["scope"],
+                WORK_BUCKETS,
+            )?,
+            break_glass_stuck: make.gauge(
+                "break_glass_stuck",
+                "Break-glass credentials, revocations and authorities that do not get on.",
+            )?,
             break_glass_credentials: make.gauges(
                 "break_glass_credentials",
                 "Break-glass credentials.",
@@ -305,6 +330,21 @@ impl Metrics {
     /// What was to be deleted is gone, so long after the decision.
     pub fn revoked(&self, what: &'static str, after: Duration) {
         self.revoke_duration.with_label_values(&[what]).observe(after.as_secs_f64());
+    }
+
+    /// Something became of a break-glass credential.
+    pub fn break_glass_ended(&self, outcome: &'static str) {
+        self.break_glass_outcomes.with_label_values(&[outcome]).inc();
+    }
+
+    /// A break-glass credential is usable, so long after its request was accepted.
+    pub fn break_glass_issued(&self, after: Duration) {
+        self.break_glass_issue.observe(after.as_secs_f64());
+    }
+
+    /// A revocation is proved, so long after it was asked for.
+    pub fn break_glass_revoked(&self, scope: &'static str, after: Duration) {
+        self.break_glass_revoke.with_label_values(&[scope]).observe(after.as_secs_f64());
     }
 
     /// One ended rotation.

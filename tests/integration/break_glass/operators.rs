@@ -1,10 +1,11 @@
 //! The trust bundle as adapters fetch it, and who may do what.
 
+use reqwest::Method;
 use serde_json::json;
 
-use super::world::{A, B, Scene, V1};
+use super::world::{A, B, Scene, V1, quick};
 use crate::api::world::send;
-use reqwest::Method;
+use crate::support::fake_apiserver;
 
 const BUNDLE: &str = "/v1/clusters/cls-1/break-glass/trust-bundle";
 
@@ -37,6 +38,51 @@ async fn the_bundle_is_never_empty_and_changes_with_what_is_trusted() {
     let last = scene.world.get_as("viewer", BUNDLE).await;
     assert_eq!(last.text.matches("-----BEGIN CERTIFICATE-----").count(), 1);
     assert!(!two.text.contains(last.text.trim()));
+}
+
+#[tokio::test]
+async fn what_the_cluster_trusts_without_this_service_stays_in_the_bundle() {
+    // Given a cluster with a client CA of its own,
+    let own = fake_apiserver::start().ca.clone();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("client-ca.crt");
+    std::fs::write(&file, &own).unwrap();
+    let more = json!({"endpoints": [], "bundle_only": false, "base_client_ca_file": file});
+    let scene = Scene::with(quick(), 1, more).await;
+    scene.post(A, json!({"username": "ada"})).await;
+    let bundle = scene.world.get_as("adapter", BUNDLE).await;
+    assert!(bundle.text.starts_with(own.trim()), "{}", bundle.text);
+    assert_eq!(bundle.text.matches("-----BEGIN CERTIFICATE-----").count(), 2);
+    // when that changes, so does the bundle and its name,
+    std::fs::write(&file, format!("{own}{}", fake_apiserver::start().ca.as_str())).unwrap();
+    let changed = scene.world.get_as("adapter", BUNDLE).await;
+    assert_eq!(changed.text.matches("-----BEGIN CERTIFICATE-----").count(), 3);
+    assert_ne!(changed.header("etag"), bundle.header("etag"));
+    // and when it is not known, there is no bundle: loading one would lock everybody else out.
+    std::fs::remove_file(&file).unwrap();
+    let none = scene.world.get_as("adapter", BUNDLE).await;
+    assert_eq!(none.problem(), (409, "HYPERFLEET-CNF-003"), "{}", none.text);
+    let scene = Scene::with(quick(), 1, json!({"endpoints": [], "bundle_only": false})).await;
+    let none = scene.world.get_as("adapter", BUNDLE).await;
+    assert_eq!(none.problem(), (409, "HYPERFLEET-CNF-003"), "{}", none.text);
+    assert!(none.body["detail"].as_str().unwrap().contains("base_client_ca_file"), "{}", none.text);
+}
+
+#[tokio::test]
+async fn without_the_ca_of_its_api_servers_no_kubeconfig_is_handed_out() {
+    let scene = Scene::unseen().await;
+    let made = scene.post(A, json!({"username": "ada"})).await;
+    let one = format!("{A}/{}", made.body["id"].as_str().unwrap());
+    let (file, aside) =
+        (scene.world.directory.path().join("ca.pem"), scene.world.directory.path().join("aside"));
+    std::fs::rename(&file, &aside).unwrap();
+    let not_now = scene.get(&one).await;
+    assert_eq!((not_now.status, &not_now.body["kind"]), (503, &json!("Error")), "{}", not_now.text);
+    assert!(not_now.body["reason"].as_str().unwrap().contains("ca_file"), "{}", not_now.text);
+    assert_eq!(scene.audit("kubeconfig_read").await, [], "nobody has got anything");
+    std::fs::rename(&aside, &file).unwrap();
+    assert!(scene.get(&one).await.body["kubeconfig"].is_string());
+    assert_eq!(scene.audit("kubeconfig_read").await.len(), 1);
 }
 
 #[tokio::test]

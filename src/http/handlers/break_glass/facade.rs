@@ -4,9 +4,8 @@ use async_trait::async_trait;
 
 use super::desk::{BreakGlass, Bundle, DeskError, Done, ListOf, Listed, Offer, Opened};
 use crate::actors::audit;
-use crate::actors::break_glass::service::{Service, ServiceError};
+use crate::actors::break_glass::service::{CommandError, Service, ServiceError};
 use crate::actors::break_glass::step::StepError;
-use crate::actors::break_glass::worker::WorkError;
 use crate::ids::{ClusterId, CredentialId, RevocationId};
 use crate::state::break_glass::{Command, Credential, Revocation, bundle_version};
 use crate::store::break_glass::CredentialQuery;
@@ -20,22 +19,22 @@ fn query(parameter: &'static str) -> impl Fn(SearchError) -> DeskError {
 impl From<ServiceError> for DeskError {
     fn from(error: ServiceError) -> Self {
         match error {
-            ServiceError::Work(WorkError::Step(StepError::Rejected(rejection))) => {
+            ServiceError::Command(CommandError::Step(StepError::Rejected(rejection))) => {
                 Self::Rejected(rejection)
             }
-            ServiceError::Work(WorkError::Step(StepError::Store(error)))
+            ServiceError::Command(CommandError::Step(StepError::Store(error)))
             | ServiceError::Store(error) => Self::Store(error),
-            ServiceError::Work(WorkError::Step(StepError::Seal(_))) => {
+            ServiceError::Command(CommandError::Step(StepError::Seal(_))) => {
                 Self::Busy("secrets cannot be sealed at the moment")
             }
-            ServiceError::Work(WorkError::Busy) => {
+            ServiceError::Command(CommandError::Busy) => {
                 Self::Busy("too many requests wait for this cluster")
             }
-            ServiceError::Work(WorkError::Restarting) => {
+            ServiceError::Command(CommandError::Restarting) => {
                 Self::Busy("this cluster's break-glass credentials are being restarted")
             }
             // It was named a moment ago.
-            ServiceError::Work(WorkError::Unnamed) => {
+            ServiceError::Command(CommandError::Step(StepError::Unnamed)) => {
                 Self::Busy("the clusters file has just changed")
             }
             ServiceError::SigningRequest(reason) => Self::SigningRequest { reason },

@@ -8,7 +8,7 @@ use actix_web::web::Data;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::desk::{Desk, ListOf, only_all};
+use super::desk::{Desk, DeskError, ListOf, only_all};
 use super::why;
 use super::wish::{RequestBody, Wish};
 use crate::http::answer::{self, Answer};
@@ -150,7 +150,11 @@ pub async fn read(
     // Only a mutation has a reason.
     let caller = caller(&who, &context, Reason(None));
     let opened = desk.break_glass.opened(&cluster_id, credential.0, caller).await;
-    let opened = opened.map_err(|error| desk.refused(&cluster_id, &error))?;
+    let opened = opened.map_err(|error| match error {
+        // Nothing that the client could do otherwise; it may come again.
+        DeskError::NotConfigured { reason } => ApiError::unavailable(reason.clone(), reason),
+        other => desk.refused(&cluster_id, &other),
+    })?;
     let opened = opened.filter(|opened| !opened.credential.control);
     let opened = opened.ok_or_else(|| ApiError::no_credential(Some(cluster_id.clone())))?;
     let shown = resource::credential(surface, &cluster_id, &opened.credential, opened.kubeconfig);

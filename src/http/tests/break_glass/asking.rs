@@ -144,6 +144,23 @@ async fn the_older_surface_waits() {
 }
 
 #[actix_web::test]
+async fn whoever_says_so_waits_on_the_newer_surface_too() {
+    let counter = impatient();
+    let id = asked(&counter, B).await;
+    let issue = async {
+        actix_web::rt::task::yield_now().await;
+        counter.fake.issue(&id);
+    };
+    let one = format!("{B}/{id}?wait=60s");
+    let (seen, ()) = tokio::join!(get(&counter, &one), issue);
+    assert_eq!(seen.json()["kubeconfig"], "apiVersion: v1");
+    // What has ended, or never was, is not waited for.
+    counter.fake.expire(&id);
+    assert_eq!(get(&counter, &one).await.json()["status"], "expired");
+    assert_eq!(get(&counter, &format!("{B}/{}?wait=60s", "0".repeat(32))).await.status, 404);
+}
+
+#[actix_web::test]
 async fn a_shutdown_ends_the_wait() {
     let counter = Counter::new(Signer::LocalCa, false, LONG);
     let id = asked(&counter, B).await;

@@ -1,5 +1,7 @@
 //! Approvals, and what API servers have to trust.
 
+use std::time::Duration;
+
 use actix_web::test::TestRequest;
 use serde_json::json;
 
@@ -38,6 +40,9 @@ async fn a_second_person_decides() {
     let deny = format!("{V1}/{id}/deny");
     let wrong = counter.call(admin(&deny, "{\"reason\": \"\"}")).await;
     assert_eq!((wrong.status, wrong.code()), (400, "HYPERFLEET-VAL-002".to_owned()));
+    let unknown = counter.call(admin(&deny, "{\"reson\": \"typo\"}")).await;
+    assert_eq!((unknown.status, unknown.code()), (400, "HYPERFLEET-VAL-002".to_owned()));
+    assert_eq!(unknown.json()["errors"][0]["field"], "reson");
     let seen = counter.call(admin(&deny, "").insert_header(("x-reason", "not today"))).await;
     assert_eq!((seen.status, &seen.json()["status"]), (200, &"denied".into()));
     let decided = seen.json();
@@ -67,6 +72,28 @@ async fn a_second_person_decides() {
     let id = asked(&counter, B).await;
     let unasked = counter.call(admin(&format!("{V1}/{id}/approve"), "")).await;
     assert_eq!((unasked.status, unasked.code()), (409, "HYPERFLEET-CNF-003".to_owned()));
+}
+
+#[actix_web::test]
+async fn a_repeated_decision_is_the_first_one() {
+    let counter = Counter::new(Signer::LocalCa, true, Duration::ZERO);
+    let id = asked(&counter, B).await;
+    let decide = async |verb: &str| {
+        let request = TestRequest::post().uri(&format!("{V1}/{id}/{verb}"));
+        let request = request.insert_header(("idempotency-key", "k1"));
+        counter.call(with_role(request, "admin")).await
+    };
+    let first = decide("approve").await;
+    assert_eq!((first.status, first.header("idempotency-replayed")), (200, ""), "{}", first.body);
+    counter.fake.issue(&id);
+    let again = decide("approve").await;
+    assert_eq!((again.status, again.header("idempotency-replayed")), (200, "true"));
+    assert_eq!(
+        (&again.json()["status"], &again.json()["id"]),
+        (&"issued".into(), &id.clone().into())
+    );
+    // Another path is another request.
+    assert_eq!(decide("deny").await.status, 409);
 }
 
 #[actix_web::test]
