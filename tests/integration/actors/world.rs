@@ -200,7 +200,7 @@ impl World {
         let second = setting.two.then_some(("other", &other));
         let registries = std::iter::once(("scripted", &registry)).chain(second);
         let deps = make_deps(&directory, registries.collect(), &clock, &setting).await;
-        let system = System::start(deps.clone()).await.unwrap();
+        let system = System::start(deps.clone(), None).await.unwrap();
         Self { registry, clock, system, deps, other, directory, setting }
     }
 
