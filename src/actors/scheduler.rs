@@ -12,8 +12,8 @@ use actix::prelude::*;
 use super::audit::Caller;
 use super::break_glass::house;
 use super::deps::Deps;
-use super::shard::Dispatch;
 use super::kind::Kind;
+use super::shard::Dispatch;
 use super::system::{Actors, Shards};
 use super::upkeep;
 use crate::failpoints::Point;
@@ -150,7 +150,8 @@ impl Handler<Look> for Scheduler {
             if back && let Err(error) = wake_busy(&deps).await {
                 tracing::warn!(%error, "what the clock has put off was not woken");
             }
-            let taken = if crowded { Ok(Taken::default()) } else { take(&deps, &actors, orphans).await };
+            let taken =
+                if crowded { Ok(Taken::default()) } else { take(&deps, &actors, orphans).await };
             if house && let Err(error) = keep_house(&deps, &actors).await {
                 tracing::warn!(%error, "housekeeping failed");
             }

@@ -152,11 +152,9 @@ async fn close_calls_of_others(
 ) -> Result<Working, StepError> {
     let found = match &current.record {
         Some(record) if deps.replica.may_work_on(current.ownership) => {
-            {
             let accounts = record.accounts.iter();
             let open = accounts.filter_map(|account| Some((account.id, account.call?)));
             deps.replica.open_calls_of_others(open)
-        }
         }
         Some(_) | None => Vec::new(),
     };

@@ -23,3 +23,5 @@ pub mod kit;
 mod log;
 pub mod service;
 pub mod step;
+#[cfg(test)]
+mod testing;

@@ -258,7 +258,8 @@ impl Service {
         // A failure is told below: a revocation that came in between may have taken the key away.
         let kubeconfig = self.kubeconfig(cluster_id, &credential).await;
         if kubeconfig.is_ok() {
-            let (now, about) = (self.kit().tools.deps.clock.now(), (id, credential.username.as_str()));
+            let (now, about) =
+                (self.kit().tools.deps.clock.now(), (id, credential.username.as_str()));
             let row = audit::read(cluster_id, about, caller, now);
             self.kit().tools.deps.store.record_audit(&[row]).await?;
         }

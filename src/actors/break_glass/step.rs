@@ -19,8 +19,8 @@ use crate::crypto::{Aad, Purpose, SealError};
 use crate::failpoints::Point;
 use crate::ids::{CallToken, ClusterId, ReplicaId};
 use crate::state::break_glass::{
-    Answer, BreakGlass, Call, ClusterRules, Command, Context, Credential, Effect, Event, Policy, Rejection,
-    Subject, apply, decide, due_at, effects,
+    Answer, BreakGlass, Call, ClusterRules, Command, Context, Credential, Effect, Event, Policy,
+    Rejection, Subject, apply, decide, due_at, effects,
 };
 use crate::state::shared::Entropy;
 use crate::store::break_glass::{

@@ -66,8 +66,7 @@ pub trait BreakGlassStore: Send + Sync + std::fmt::Debug + 'static {
         ownership: OwnedBy,
     ) -> Result<bool, StoreError>;
     /// The version of a cluster's row, if there is one.
-    async fn break_glass_version(&self, cluster_id: &ClusterId)
-    -> Result<Option<u64>, StoreError>;
+    async fn break_glass_version(&self, cluster_id: &ClusterId) -> Result<Option<u64>, StoreError>;
     /// Whether this call of this subject is still the announced one.
     async fn is_current_break_glass(
         &self,

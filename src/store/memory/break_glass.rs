@@ -223,8 +223,8 @@ impl BreakGlassStore for MemoryStore {
         let replicas = &tables.replicas;
         let dead = |owner: &ReplicaId| !replicas.contains_key(owner);
         let rows = tables.break_glass.clusters.iter();
-        let owned = rows
-            .filter_map(|(id, row)| Some((row.ownership.owner.filter(&dead)?, id.clone())));
+        let owned =
+            rows.filter_map(|(id, row)| Some((row.ownership.owner.filter(&dead)?, id.clone())));
         let mut owned: Vec<_> = owned.collect();
         owned.sort();
         let found = owned.into_iter().map(|(_, id)| id);
@@ -240,17 +240,15 @@ impl BreakGlassStore for MemoryStore {
     ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         let row = tables.break_glass.clusters.get_mut(cluster_id);
-        let stands = |row: &&mut Row| (row.version, row.ownership.epoch) == (version, ownership.epoch);
+        let stands =
+            |row: &&mut Row| (row.version, row.ownership.epoch) == (version, ownership.epoch);
         let Some(row) = row.filter(stands) else { return Ok(false) };
         row.due_at = due_at;
         row.ownership.owner = ownership.owner;
         Ok(true)
     }
 
-    async fn break_glass_version(
-        &self,
-        cluster_id: &ClusterId,
-    ) -> Result<Option<u64>, StoreError> {
+    async fn break_glass_version(&self, cluster_id: &ClusterId) -> Result<Option<u64>, StoreError> {
         Ok(self.tables().break_glass.clusters.get(cluster_id).map(|row| row.version))
     }
 

@@ -5,6 +5,7 @@
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
+use super::super::rows::break_glass_sql;
 use super::*;
 
 async fn empty() -> (PgStore, PgConnection) {
@@ -43,6 +44,16 @@ async fn every_statement_uses_the_index_that_it_names() {
         (replicas::RELEASE, "pull_secrets_owned"),
         (replicas::RELEASE, "accounts_open_calls"),
         (replicas::COUNT_OWNED, "pull_secrets_owned"),
+        (due::TAKE_BREAK_GLASS, "break_glass_due"),
+        (due::TAKE_BREAK_GLASS_ORPHANS, "break_glass_owned"),
+        (due::COUNT_DUE, "break_glass_due"),
+        (replicas::RELEASE_BREAK_GLASS, "break_glass_owned"),
+        (replicas::RELEASE_BREAK_GLASS, "break_glass_credentials_open_calls"),
+        (replicas::RELEASE_BREAK_GLASS, "break_glass_revocations_open_calls"),
+        (replicas::COUNT_OWNED, "break_glass_owned"),
+        (break_glass_sql::COUNT_STUCK, "break_glass_credentials_stuck"),
+        (break_glass_sql::COUNT_STUCK, "break_glass_revocations_stuck"),
+        (break_glass_sql::COUNT_STUCK, "break_glass_quarantined"),
         (account::SELECT_LIVE, "accounts_live"),
         (account::SELECT_BORN, "accounts_by_generation"),
         (rotation::SELECT_OPEN, "rotations_open"),

@@ -158,7 +158,8 @@ impl Store for SqliteStore {
         push_until: Timestamp,
         taker: ReplicaId,
     ) -> Result<Vec<Claimed>, StoreError> {
-        due::due((&self.reader, self.writer()?), due::PULL_SECRETS, now, limit, push_until, taker).await
+        due::due((&self.reader, self.writer()?), due::PULL_SECRETS, now, limit, push_until, taker)
+            .await
     }
 
     async fn orphans(
@@ -167,7 +168,8 @@ impl Store for SqliteStore {
         push_until: Timestamp,
         taker: ReplicaId,
     ) -> Result<Vec<Claimed>, StoreError> {
-        due::orphans((&self.reader, self.writer()?), due::PULL_SECRETS, limit, push_until, taker).await
+        due::orphans((&self.reader, self.writer()?), due::PULL_SECRETS, limit, push_until, taker)
+            .await
     }
 
     async fn due_count(&self, now: Timestamp) -> Result<u64, StoreError> {

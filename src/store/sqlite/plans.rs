@@ -1,5 +1,6 @@
 //! SQLite's own word on which index serves which statement.
 
+use super::super::rows::break_glass_sql;
 use super::*;
 
 async fn plan(store: &SqliteStore, sql: &'static str) -> String {
@@ -27,6 +28,16 @@ async fn every_statement_uses_the_index_that_it_names() {
         (replicas::RELEASE, "pull_secrets_owned"),
         (replicas::RELEASE, "accounts_open_calls"),
         (replicas::COUNT_OWNED, "pull_secrets_owned"),
+        (due::SELECT_BREAK_GLASS_DUE, "break_glass_due"),
+        (due::SELECT_BREAK_GLASS_ORPHANS, "break_glass_owned"),
+        (due::COUNT_DUE, "break_glass_due"),
+        (replicas::RELEASE_BREAK_GLASS, "break_glass_owned"),
+        (replicas::RELEASE_BREAK_GLASS, "break_glass_credentials_open_calls"),
+        (replicas::RELEASE_BREAK_GLASS, "break_glass_revocations_open_calls"),
+        (replicas::COUNT_OWNED, "break_glass_owned"),
+        (break_glass_sql::COUNT_STUCK, "break_glass_credentials_stuck"),
+        (break_glass_sql::COUNT_STUCK, "break_glass_revocations_stuck"),
+        (break_glass_sql::COUNT_STUCK, "break_glass_quarantined"),
         (account::SELECT_LIVE, "accounts_live"),
         (account::SELECT_BORN, "accounts_by_generation"),
         (turns::AT_WORK, "COVERING INDEX rotations_phase"),
@@ -93,6 +104,7 @@ async fn pages_are_read_in_the_order_of_their_index() {
     let (_dir, store) = empty().await;
     let pages = [
         due::SELECT_DUE,
+        due::SELECT_BREAK_GLASS_DUE,
         turns::SELECT_NEXT,
         account::SELECT_LIVE,
         rotations::CLUSTER_ROWS,

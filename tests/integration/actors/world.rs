@@ -159,7 +159,7 @@ impl World {
         let registry = Scripted::new(flavour);
         let clock = Arc::new(TestClock::default());
         let deps = make_deps(&directory, &registry, flavour, &clock, &tuning).await;
-        let system = System::start(deps.clone()).await.unwrap();
+        let system = System::start(deps.clone(), None).await.unwrap();
         Self { registry, clock, system, deps, directory, flavour, tuning }
     }
 
@@ -171,7 +171,7 @@ impl World {
         deps.store.close().await;
         drop(deps);
         let deps = make_deps(&directory, &registry, flavour, &clock, &tuning).await;
-        let system = System::start(deps.clone()).await.unwrap();
+        let system = System::start(deps.clone(), None).await.unwrap();
         Self { registry, clock, system, deps, directory, flavour, tuning }
     }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyperfleet_credentials::ids::{CallToken, ClusterId, CredentialId, RevocationId};
+use hyperfleet_credentials::ids::{CallToken, ClusterId, CredentialId, ReplicaId, RevocationId};
 use hyperfleet_credentials::state::break_glass::{
     Answer, BreakGlass, Call, CheckAnswer, ClusterRules, CollectAnswer, Command, Context,
     Credential, EndorseAnswer, EndpointSeen, MakeAnswer, Policy, ProbeAnswer, Rejection,
-    RotateAnswer, Signer, StateName, SubmitAnswer, Surface, Verdict, apply, decide, due_at,
-    effects, removable_at,
+    RotateAnswer, Signer, StateName, Subject, SubmitAnswer, Surface, Verdict, apply, decide,
+    due_at, effects, removable_at,
 };
 use hyperfleet_credentials::state::shared::{Backoff, Entropy};
 use hyperfleet_credentials::store::break_glass::{
@@ -18,12 +18,13 @@ use hyperfleet_credentials::store::break_glass::{
 };
 use hyperfleet_credentials::store::search::{parse_order, parse_search};
 use hyperfleet_credentials::store::{
-    MemoryStore, PgStore, SealedSecret, SqliteStore, Store as _, StoreError,
+    MemoryStore, OwnedBy, PgStore, SealedSecret, SqliteStore, Store as _, StoreError,
 };
 use hyperfleet_credentials::time::Timestamp;
 use uuid::Uuid;
 
 use super::backends::{migrated_database, url};
+use super::replicas::replica;
 
 macro_rules! conforms {
     ($($name:ident),+ $(,)?) => {
@@ -57,6 +58,8 @@ conforms!(
     what_has_ended_passes_by_the_machines_rule,
     revocations_are_listed_newest_first,
     a_cluster_is_due_once,
+    an_owner_that_changed_guards_every_write,
+    what_is_in_trouble_for_long_is_counted,
 );
 
 async fn sqlite(dir: &tempfile::TempDir) -> Arc<dyn BreakGlassStore> {
@@ -353,7 +356,8 @@ async fn every_step_comes_back_as_it_was(store: Arc<dyn BreakGlassStore>) {
         }
         assert!(script.rows.len() > 3, "{cluster}: hardly anything happened");
         // Only open calls are current.
-        for (subject, running) in script.record.as_ref().unwrap().calls() {
+        let calls: Vec<_> = script.record.as_ref().unwrap().calls().collect();
+        for (subject, running) in calls {
             assert!(store.is_current_break_glass(subject, running.token).await.unwrap());
             let other = CallToken(script.uuid());
             assert!(!store.is_current_break_glass(subject, other).await.unwrap());
@@ -562,18 +566,75 @@ async fn revocations_are_listed_newest_first(store: Arc<dyn BreakGlassStore>) {
     assert_eq!(store.purge_break_glass(before).await, Ok(1));
 }
 
+/// What this replica owns, as an actor of it would write.
+async fn commit_as(
+    script: &Script,
+    ownership: OwnedBy,
+    owner: Option<ReplicaId>,
+) -> Result<u64, StoreError> {
+    let (id, version, state) = (&script.cluster_id, script.version, script.record.as_ref());
+    let after = state.unwrap();
+    let commit = BreakGlassCommit::new(id, version, state, after, script.now);
+    script.store.commit_break_glass(BreakGlassCommit { ownership, owner, ..commit }).await
+}
+
+async fn an_owner_that_changed_guards_every_write(store: Arc<dyn BreakGlassStore>) {
+    let mut script = Script::new(&store, "cls-a", Signer::LocalCa, &[]);
+    script.request("anna").await;
+    let later = script.now.plus(MINUTE);
+    let taken = store.break_glass_due(script.now, 10, later, replica(1)).await.unwrap();
+    let owned = taken[0].ownership;
+    assert_eq!(commit_as(&script, OwnedBy::default(), None).await, Err(StoreError::Conflict));
+    script.version = commit_as(&script, owned, owned.owner).await.unwrap();
+    // Nobody has a row: what is owned was left behind.
+    let over = store.break_glass_orphans(10, later, replica(2)).await.unwrap();
+    assert_eq!((over[0].from, over[0].version), (Some(replica(1)), script.version));
+    assert_eq!(over[0].ownership, OwnedBy { owner: Some(replica(2)), epoch: 2 });
+    assert_eq!(commit_as(&script, owned, owned.owner).await, Err(StoreError::Conflict));
+    script.version = commit_as(&script, over[0].ownership, None).await.unwrap();
+    let loaded = store.load_break_glass(&script.cluster_id).await.unwrap();
+    assert_eq!(loaded.ownership, OwnedBy { owner: None, epoch: 2 });
+    assert_eq!(store.break_glass_orphans(10, later, replica(3)).await, Ok(vec![]), "nobody's");
+}
+
+async fn what_is_in_trouble_for_long_is_counted(store: Arc<dyn BreakGlassStore>) {
+    let mut script = Script::new(&store, "cls-a", Signer::LocalCa, &[]);
+    let id = script.request("anna").await;
+    assert_eq!(store.stuck_break_glass(script.now).await, Ok(0));
+    let (subject, token) = (Subject::Credential(id), CallToken(script.uuid()));
+    let announce = Command::Announce { subject, call: Call::Submit, token };
+    script.tell(&announce).await.unwrap();
+    let answer = Answer::lost(Call::Submit, "nobody answers");
+    script.tell(&Command::Answer { subject, token, answer }).await.unwrap();
+    assert_eq!(store.stuck_break_glass(script.now).await, Ok(1));
+    assert_eq!(store.stuck_break_glass(script.now.minus(MINUTE)).await, Ok(0), "not yet");
+}
+
 async fn a_cluster_is_due_once(store: Arc<dyn BreakGlassStore>) {
     let mut script = Script::new(&store, "cls-a", Signer::LocalCa, &[]);
     script.request("anna").await;
     let (now, later) = (script.now, script.now.plus(MINUTE));
-    let due = store.break_glass_due(now, 10, later).await.unwrap();
-    assert_eq!(due, [script.cluster_id.clone()]);
-    assert_eq!(store.break_glass_due(now, 10, later).await, Ok(vec![]));
-    assert_eq!(store.break_glass_due(later, 10, later).await.unwrap().len(), 1);
-    let set = |version| store.reschedule_break_glass(&script.cluster_id, version, Some(now));
-    assert_eq!(set(script.version + 1).await, Ok(false));
-    assert_eq!(set(script.version).await, Ok(true));
-    assert_eq!(store.break_glass_due(now, 10, later).await.unwrap().len(), 1);
+    let due = store.break_glass_due(now, 10, later, replica(1)).await.unwrap();
+    let owned = OwnedBy { owner: Some(replica(1)), epoch: 1 };
+    assert_eq!((&due[0].cluster_id, due[0].version), (&script.cluster_id, script.version));
+    assert_eq!((due[0].ownership, due[0].from), (owned, None));
+    assert_eq!(store.break_glass_due(now, 10, later, replica(1)).await, Ok(vec![]));
+    let again = store.break_glass_due(later, 10, later, replica(1)).await.unwrap();
+    assert_eq!((again.len(), again[0].ownership), (1, owned), "its owner goes on");
+    let free = OwnedBy { owner: None, ..owned };
+    let set = |version, ownership| {
+        store.reschedule_break_glass(&script.cluster_id, version, Some(now), ownership)
+    };
+    assert_eq!(set(script.version + 1, free).await, Ok(false));
+    assert_eq!(set(script.version, OwnedBy::default()).await, Ok(false), "an owner before it");
+    assert_eq!(set(script.version, free).await, Ok(true));
+    let loaded = store.load_break_glass(&script.cluster_id).await.unwrap();
+    assert_eq!(loaded.ownership, free);
+    let version = store.break_glass_version(&script.cluster_id).await;
+    assert_eq!(version, Ok(Some(script.version)));
+    assert_eq!(store.break_glass_version(&"cls-none".parse().unwrap()).await, Ok(None));
+    let due = store.break_glass_due(now, 10, later, replica(1)).await.unwrap();
+    assert_eq!(due[0].ownership.epoch, 2, "given back and taken again");
     let counts = store.credential_counts().await.unwrap();
     assert_eq!(counts.get("accepted"), Some(&1));
 }

@@ -1,13 +1,12 @@
 use std::sync::Mutex;
 
 use super::super::step::{Drafts, Request, Step, step};
+use super::super::testing;
 use super::*;
 use crate::actors::audit::Caller;
-use crate::crypto::{SharedKeyring, generate_key};
 use crate::ids::ClusterId;
 use crate::signers::local_ca::LocalCa;
-use crate::state::break_glass::{ClusterRules, Command, Policy, StateName};
-use crate::state::shared::Backoff;
+use crate::state::break_glass::{ClusterRules, Command, StateName};
 use crate::store::MemoryStore;
 use crate::time::Clock;
 
@@ -39,32 +38,16 @@ struct World {
 impl World {
     fn new() -> Self {
         let keys = tempfile::tempdir().unwrap();
-        generate_key(keys.path(), "k1", true).unwrap();
         let clock = Arc::new(MovedClock(Mutex::new(crate::time::SystemClock.now())));
-        let second = Duration::from_secs(1);
-        let tools = Tools {
-            store: Arc::new(MemoryStore::new()),
-            keyring: Arc::new(SharedKeyring::load(keys.path(), None).unwrap()),
-            clock: clock.clone(),
-            policy: Policy {
-                approval_required: false,
-                issue_deadline: 600 * second,
-                probe_interval: 10 * second,
-                probe_successes: 2,
-                call_timeout: 10 * second,
-                retry: Backoff { initial: 5 * second, factor: 2.0, max: 60 * second, jitter: 0.2 },
-                denied_after: 60 * second,
-                failed_after: 60 * second,
-                history_after: 60 * second,
-            },
-        };
+        let store = Arc::new(MemoryStore::new());
+        let tools = testing::tools(keys.path(), &store, clock.clone());
         let cluster_id: ClusterId = "cls-a".parse().unwrap();
         let configured = ConfiguredCluster {
             signer: Arc::new(LocalCa::new()),
             cluster: Cluster { cluster_id: cluster_id.clone(), namespace: None },
             group: "system:masters".to_owned(),
             endpoints: Vec::new(),
-            probe_timeout: 5 * second,
+            probe_timeout: Duration::from_secs(5),
         };
         let rules = ClusterRules { signer: SignerName::LocalCa, endpoints: Vec::new() };
         Self { tools, clock, configured, rules, cluster_id, _keys: keys }
@@ -78,17 +61,15 @@ impl World {
             drafts: &Nothing,
             caller: &Caller::service("test"),
             answer: None,
-            may_begin: true,
-            time_is_certain: true,
         };
-        step(&self.tools, &self.cluster_id, &request).await.unwrap()
+        step(&self.tools, &self.cluster_id, None, &request).await.unwrap()
     }
 
     /// Runs a command and every call that follows from it.
     async fn run(&self, command: &Command) -> BreakGlass {
         let mut done = self.tell(command, &Delivered::default()).await;
-        while let Some(call) = done.calls.pop() {
-            let Finished { subject, token, answer, delivered } =
+        while let Some((call, _flight)) = done.calls.pop() {
+            let Finished { subject, token, answer, delivered, .. } =
                 make(&self.tools, &self.configured, call).await;
             done = self.tell(&Command::Answer { subject, token, answer }, &delivered).await;
         }
@@ -121,7 +102,8 @@ async fn the_embedded_signer_issues_a_credential_whose_keys_are_stored_sealed() 
     }
     for purpose in [KeyPurpose::Credential, KeyPurpose::Probe] {
         let sealed = world.tools.store.sealed_key(id.0, purpose).await.unwrap().unwrap();
-        let opened = world.tools.keyring.get().open(&aad(id.0, purpose), &sealed.bytes).unwrap();
+        let opened =
+            world.tools.deps.keyring.get().open(&aad(id.0, purpose), &sealed.bytes).unwrap();
         assert!(opened.windows(11).any(|part| part == b"PRIVATE KEY"), "{purpose}");
     }
     let intent = intent(&world.configured, record.credential(id).unwrap(), world.clock.now());
@@ -156,12 +138,12 @@ async fn an_overtaken_call_signs_nothing_that_is_stored() {
         reason: None,
     };
     let mut asked = world.tell(&command, &Delivered::default()).await;
-    let call = asked.calls.pop().unwrap();
+    let (call, _flight) = asked.calls.pop().unwrap();
     let (revocation_id, by) = (RevocationId(Uuid::from_u128(9)), "bob".to_owned());
     let cluster_id = world.cluster_id.clone();
     let revoke = Command::RevokeAll { cluster_id, revocation_id, by, reason: None };
     world.tell(&revoke, &Delivered::default()).await;
-    let Finished { subject, token, answer, delivered } =
+    let Finished { subject, token, answer, delivered, .. } =
         make(&world.tools, &world.configured, call).await;
     world.tell(&Command::Answer { subject, token, answer }, &delivered).await;
     assert!(world.tools.store.certificates(credential_id.0).await.unwrap().is_empty());

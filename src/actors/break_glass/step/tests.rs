@@ -1,12 +1,15 @@
 use std::time::Duration;
 
+use super::super::testing;
 use super::*;
-use crate::crypto::generate_key;
 use crate::ids::{CredentialId, RevocationId};
-use crate::state::break_glass::{Answer, Signer, StateName, SubmitAnswer};
-use crate::state::shared::Backoff;
+use crate::state::break_glass::{Signer, StateName, SubmitAnswer};
 use crate::store::break_glass::CertificateKind;
 use crate::store::{AuditEvent, MemoryStore, Store as _};
+use crate::time::Clock;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const ME: ReplicaId = ReplicaId(Uuid::from_u128(1));
 
 struct StoppedClock;
 
@@ -54,41 +57,33 @@ struct World {
     rules: ClusterRules,
     cluster_id: ClusterId,
     caller: Caller,
-    may_begin: bool,
-    _keys: tempfile::TempDir,
+    keys: tempfile::TempDir,
 }
 
 impl World {
     fn new(signer: Signer) -> Self {
         let keys = tempfile::tempdir().unwrap();
-        generate_key(keys.path(), "k1", true).unwrap();
         let store = Arc::new(MemoryStore::new());
-        let second = Duration::from_secs(1);
-        let tools = Tools {
-            store: store.clone(),
-            keyring: Arc::new(SharedKeyring::load(keys.path(), None).unwrap()),
-            clock: Arc::new(StoppedClock),
-            policy: Policy {
-                approval_required: false,
-                issue_deadline: 600 * second,
-                probe_interval: 10 * second,
-                probe_successes: 2,
-                call_timeout: 10 * second,
-                retry: Backoff { initial: 5 * second, factor: 2.0, max: 60 * second, jitter: 0.2 },
-                denied_after: 60 * second,
-                failed_after: 60 * second,
-                history_after: 60 * second,
-            },
-        };
+        let tools = testing::tools(keys.path(), &store, Arc::new(StoppedClock));
         let reason = Some("incident 7".to_owned());
         let caller = Caller { actor: "alice".to_owned(), reason, ..Caller::service("test") };
         let rules = ClusterRules { signer, endpoints: Vec::new() };
         let cluster_id = "cls-a".parse().unwrap();
-        Self { tools, store, rules, cluster_id, caller, may_begin: true, _keys: keys }
+        Self { tools, store, rules, cluster_id, caller, keys }
     }
 
     async fn tell(
         &self,
+        command: &Command,
+        delivered: &Delivered,
+        drafts: &dyn Drafts,
+    ) -> Result<Step, StepError> {
+        self.step(None, command, delivered, drafts).await
+    }
+
+    async fn step(
+        &self,
+        working: Option<LoadedBreakGlass>,
         command: &Command,
         delivered: &Delivered,
         drafts: &dyn Drafts,
@@ -100,10 +95,13 @@ impl World {
             drafts,
             caller: &self.caller,
             answer: None,
-            may_begin: self.may_begin,
-            time_is_certain: true,
         };
-        step(&self.tools, &self.cluster_id, &request).await
+        step(&self.tools, &self.cluster_id, working, &request).await
+    }
+
+    /// Another process over the same database; whatever the one before had under way is lost.
+    fn start_again(&mut self) {
+        self.tools = testing::tools(self.keys.path(), &self.store, Arc::new(StoppedClock));
     }
 
     async fn request(&self, drafts: &dyn Drafts) -> (CredentialId, Step) {
@@ -142,7 +140,7 @@ fn delivery(owner: Uuid) -> Delivered {
 async fn what_is_due_is_announced_with_the_commit_and_what_was_made_is_sealed_for_its_owner() {
     let world = World::new(Signer::LocalCa);
     let (id, asked) = world.request(&Nothing).await;
-    let [call] = &asked.calls[..] else { panic!("{:?}", asked.calls) };
+    let [(call, _)] = &asked.calls[..] else { panic!("{:?}", asked.calls) };
     assert_eq!(call.call, Call::Submit);
     let subject = Subject::Credential(id);
     assert!(world.store.is_current_break_glass(subject, call.token).await.unwrap());
@@ -152,7 +150,7 @@ async fn what_is_due_is_announced_with_the_commit_and_what_was_made_is_sealed_fo
     assert_eq!(record.credential(id).unwrap().state.name(), StateName::Active);
     let sealed = world.store.sealed_key(id.0, KeyPurpose::Credential).await.unwrap().unwrap();
     assert!(!sealed.bytes.windows(7).any(|part| part == b"the key"));
-    let ring = world.tools.keyring.get();
+    let ring = world.tools.deps.keyring.get();
     assert!(ring.open_secret(&aad(id.0, KeyPurpose::Credential), &sealed.bytes).is_ok());
     for other in [aad(id.0, KeyPurpose::Probe), aad(Uuid::from_u128(8), KeyPurpose::Credential)] {
         assert!(ring.open_secret(&other, &sealed.bytes).is_err(), "it is sealed for its use");
@@ -164,7 +162,7 @@ async fn what_is_due_is_announced_with_the_commit_and_what_was_made_is_sealed_fo
 async fn the_audit_pairs_each_call_with_its_outcome_and_knows_who_asked_and_why() {
     let world = World::new(Signer::LocalCa);
     let (id, asked) = world.request(&Nothing).await;
-    let (subject, token) = (Subject::Credential(id), asked.calls[0].token);
+    let (subject, token) = (Subject::Credential(id), asked.calls[0].0.token);
     let command = Command::Answer { subject, token, answer: signed() };
     world.tell(&command, &delivery(id.0), &Nothing).await.unwrap();
     let rows = world.audit().await;
@@ -189,7 +187,7 @@ async fn a_draft_is_stored_with_its_announcement_and_made_once() {
     let key = world.store.sealed_key(id.0, KeyPurpose::Credential).await.unwrap();
     assert!(key.is_some());
     // The answer is lost, the request is given again: it is the same one.
-    let (subject, token) = (Subject::Credential(id), asked.calls[0].token);
+    let (subject, token) = (Subject::Credential(id), asked.calls[0].0.token);
     let command = Command::Answer { subject, token, answer: Answer::died(Call::Submit) };
     let again = world.tell(&command, &Delivered::default(), &Requests).await.unwrap();
     assert_eq!(again.calls.len(), 1, "{:?}", again.events);
@@ -204,7 +202,9 @@ async fn without_a_draft_nothing_is_announced_and_the_request_waits() {
     let record = asked.working.record.unwrap();
     let trouble = &record.credential(id).unwrap().trouble;
     assert_eq!(trouble.last_error.as_deref(), Some("there are no random bytes"));
-    assert!(asked.due_at.is_some());
+    let due =
+        world.store.break_glass_due(StoppedClock.now().plus(MINUTE), 9, StoppedClock.now(), ME);
+    assert_eq!(due.await.unwrap().len(), 1, "it is tried again");
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn what_comes_after_a_revocation_is_not_stored() {
         reason: None,
     };
     world.tell(&revoke, &Delivered::default(), &Nothing).await.unwrap();
-    let (subject, token) = (Subject::Credential(id), asked.calls[0].token);
+    let (subject, token) = (Subject::Credential(id), asked.calls[0].0.token);
     let command = Command::Answer { subject, token, answer: signed() };
     let late = world.tell(&command, &delivery(id.0), &Nothing).await;
     assert!(late.is_ok(), "{late:?}");
@@ -229,10 +229,64 @@ async fn what_comes_after_a_revocation_is_not_stored() {
 #[tokio::test]
 async fn a_process_that_stops_announces_nothing() {
     let mut world = World::new(Signer::LocalCa);
-    world.may_begin = false;
+    world.tools.deps.activity.stop();
     let (_, asked) = world.request(&Nothing).await;
     assert!(asked.calls.is_empty());
-    world.may_begin = true;
+    world.start_again();
     let tick = world.tell(&Command::Tick, &Delivered::default(), &Nothing).await.unwrap();
     assert_eq!(tick.calls.len(), 1, "what is due is found again");
+}
+
+#[tokio::test]
+async fn whoever_has_a_call_under_way_owns_it_and_another_process_waits_until_that_is_dead() {
+    let mut world = World::new(Signer::LocalCa);
+    let (id, asked) = world.request(&Nothing).await;
+    let (before, first) = (asked.working.ownership, world.tools.deps.replica.id);
+    assert_eq!((before.owner, before.epoch), (Some(first), 1));
+    let (subject, token) = (Subject::Credential(id), asked.calls[0].0.token);
+    world.start_again();
+    let seen = world.tell(&Command::Tick, &Delivered::default(), &Nothing).await.unwrap();
+    assert!(seen.calls.is_empty() && seen.events.is_empty(), "{:?}", seen.events);
+    assert!(world.store.is_current_break_glass(subject, token).await.unwrap());
+    // Nobody has a row here, so whatever is owned was left behind.
+    let (me, later) = (world.tools.deps.replica.id, StoppedClock.now().plus(MINUTE));
+    let taken = world.store.break_glass_orphans(9, later, me).await.unwrap();
+    assert_eq!((taken[0].from, taken[0].ownership.epoch), (Some(first), 2));
+    let over = world.tell(&Command::TakeOver, &Delivered::default(), &Nothing).await.unwrap();
+    assert!(!world.store.is_current_break_glass(subject, token).await.unwrap());
+    assert_eq!(over.calls.len(), 1, "the request is given once more");
+    let command = Command::Answer { subject, token, answer: signed() };
+    let late = world.tell(&command, &delivery(id.0), &Nothing).await;
+    assert!(matches!(late, Err(StepError::Rejected(Rejection::NotCurrent))), "{late:?}");
+    assert_eq!(world.store.sealed_key(id.0, KeyPurpose::Credential).await, Ok(None));
+    let rows = world.audit().await;
+    let closed = rows.iter().find(|event| event.row.action == "call_answered").unwrap();
+    assert_eq!(closed.row.actor, "service:takeover");
+}
+
+#[tokio::test]
+async fn what_an_actor_remembers_is_not_believed_when_somebody_else_has_written() {
+    let world = World::new(Signer::LocalCa);
+    let (id, asked) = world.request(&Nothing).await;
+    let old = asked.working.clone();
+    let (subject, token) = (Subject::Credential(id), asked.calls[0].0.token);
+    let command = Command::Answer { subject, token, answer: signed() };
+    world.tell(&command, &delivery(id.0), &Nothing).await.unwrap();
+    let again = world.step(Some(old), &command, &Delivered::default(), &Nothing).await;
+    assert!(matches!(again, Err(StepError::Rejected(Rejection::NotCurrent))), "{again:?}");
+}
+
+#[tokio::test]
+async fn what_became_of_a_credential_is_counted() {
+    let world = World::new(Signer::LocalCa);
+    let (id, asked) = world.request(&Nothing).await;
+    let (subject, token) = (Subject::Credential(id), asked.calls[0].0.token);
+    let command = Command::Answer { subject, token, answer: signed() };
+    world.tell(&command, &delivery(id.0), &Nothing).await.unwrap();
+    let text = world.tools.deps.metrics.encode().unwrap();
+    let issued = text.lines().find(|line| line.contains("outcome=\"issued\"")).unwrap();
+    assert!(issued.ends_with(" 1"), "{issued}");
+    let counted = "hyperfleet_credentials_break_glass_issue_duration_seconds_count";
+    let counted = text.lines().find(|line| line.starts_with(counted)).unwrap();
+    assert!(counted.ends_with(" 1"), "{counted}");
 }
