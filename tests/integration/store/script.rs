@@ -100,10 +100,10 @@ impl Script {
             owners: false,
             down: false,
             // Scripts of different clusters must not draw the same ids.
-            seed: seed
-                ^ cluster_id.bytes().fold(7, |hash: u128, byte| {
-                    hash.wrapping_mul(257).wrapping_add(u128::from(byte))
-                }),
+            seed: cluster_id.bytes().fold(seed.wrapping_add(7), |hash: u128, byte| {
+                // Wide, so that a neighbour's name and a neighbouring seed do not cancel out.
+                hash.wrapping_mul(0x1000_0000_01b3).wrapping_add(u128::from(byte))
+            }),
         }
     }
 

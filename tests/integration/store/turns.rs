@@ -119,6 +119,7 @@ async fn who_does_not_come_goes_to_the_end(store: Arc<dyn Store>) {
     assert_eq!(store.call_turns(1, later, later.plus(MINUTE)).await, Ok(1));
     assert_eq!(due(&store, later).await, ["cls-b"]);
     fine.now = later;
+    fine.ownership = store.load(&fine.cluster_id).await.unwrap().ownership;
     begin(&mut fine, &store, Asked, 1).await;
     // A call that came too early is given back and keeps its place in the line.
     let much_later = later.plus(HOUR);

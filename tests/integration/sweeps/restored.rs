@@ -49,7 +49,9 @@ async fn is_restored(service: &Service) {
 async fn an_old_copy_with_quay() {
     let (directory, quay) = (tempfile::tempdir().unwrap(), fake_quay::start());
     let (data, kept) = (directory.path().join("data"), tempfile::tempdir().unwrap());
-    let mut service = Service::start(directory.path(), quick(directory.path(), &quay)).await;
+    // A dead account is looked at twice, and the second look does not wait longer than this.
+    let setup = quick(directory.path(), &quay).env("HYPERFLEET_ROTATION_DRIFT_INTERVAL", "500ms");
+    let mut service = Service::start(directory.path(), setup).await;
     for cluster in ["cls-1", "cls-2"] {
         assert_eq!(service.post(&path(cluster), json!({})).await.status, 200);
     }
