@@ -3,7 +3,7 @@
 //! Timers are rows: a look costs what is due, never what exists. Whoever takes a row owns it, and its due time
 //! moves into the future, so what was woken comes back by itself should its actor fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,13 @@ const HOUSEKEEPING: Duration = Duration::from_secs(15);
 /// Wall and monotonic clock may drift apart by so much between two looks.
 const CLOCKS_DRIFT: Duration = Duration::from_secs(5 * 60);
 
+/// What was taken is woken in so many parts, over most of a tick.
+const PARTS: usize = 16;
+/// See [`PARTS`].
+const PAUSES: u32 = 16;
+/// No part is smaller.
+const SMALL: usize = 4;
+
 /// The actor.
 pub struct Scheduler {
     deps: Arc<Deps>,
@@ -36,8 +43,10 @@ pub struct Scheduler {
     again: bool,
     /// Somebody may have left work behind.
     orphans: bool,
-    /// Taken, but its shard was full.
-    left_over: Vec<Claimed>,
+    /// Taken, and not woken yet.
+    left_over: VecDeque<Claimed>,
+    /// When the next part of it is.
+    waking: Option<SpawnHandle>,
     kept_house: Option<Instant>,
     anchored: Option<Instant>,
     /// Both clocks at the last look.
@@ -55,20 +64,41 @@ impl Scheduler {
             driving: false,
             again: false,
             orphans: true,
-            left_over: Vec::new(),
+            left_over: VecDeque::new(),
+            waking: None,
             kept_house: None,
             anchored: None,
             looked: None,
         }
     }
 
-    fn wake(&mut self, taken: Vec<Claimed>) {
-        let waiting = std::mem::take(&mut self.left_over);
-        for claimed in waiting.into_iter().chain(taken) {
+    /// Wakes what was taken, a part of it at a time: each has a commit, and whoever waits for an answer would
+    /// have to stand behind all of them.
+    fn wake(&mut self, taken: Vec<Claimed>, context: &mut Context<Self>) {
+        self.left_over.extend(taken);
+        let part = self.left_over.len().div_ceil(PARTS).max(SMALL);
+        self.wake_part(part, context);
+    }
+
+    fn wake_part(&mut self, part: usize, context: &mut Context<Self>) {
+        for _ in 0..part {
+            let Some(claimed) = self.left_over.pop_front() else { return };
             let message = Dispatch::claimed(claimed.clone());
             if self.shards.of(&claimed.cluster_id).try_send(message).is_err() {
-                self.left_over.push(claimed);
+                self.left_over.push_back(claimed);
             }
+        }
+        if let Some(next) = self.waking.take() {
+            context.cancel_future(next);
+        }
+        if !self.left_over.is_empty() {
+            // Done before the next look.
+            let pause = self.deps.tuning.tick * 3 / 4 / PAUSES;
+            let next = context.run_later(pause, move |actor, context| {
+                actor.waking = None;
+                actor.wake_part(part, context);
+            });
+            self.waking = Some(next);
         }
     }
 
@@ -148,7 +178,7 @@ impl Handler<Look> for Scheduler {
         let back = self.clock_went_back(deps.clock.now());
         let (house, anchor) = (self.house_is_due(), self.anchor_is_due());
         let orphans = house || std::mem::take(&mut self.orphans);
-        // What a full shard could not take is offered first; no more is taken meanwhile.
+        // What was taken is woken first; no more is taken meanwhile.
         let crowded = !self.left_over.is_empty();
         let running = self.deps.activity.begin();
         let work = async move {
@@ -176,12 +206,12 @@ impl Handler<Look> for Scheduler {
             match taken {
                 Ok(taken) => {
                     actor.orphans |= taken.more_orphans || (orphans && crowded);
-                    actor.wake(taken.claimed);
+                    actor.wake(taken.claimed, context);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "nothing could be taken");
                     actor.orphans |= orphans;
-                    actor.wake(Vec::new());
+                    actor.wake(Vec::new(), context);
                 }
             }
             if std::mem::take(&mut actor.again) {

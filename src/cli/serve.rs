@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::shutdown::{Shutdown, Signals};
+use crate::actors::activity::Activity;
 use crate::actors::deps::Deps;
 use crate::actors::measured::Measured;
 use crate::actors::reads::{self, ReadLog};
@@ -145,10 +146,17 @@ async fn deps(
         installation: config.installation.id.clone(),
         replica: Replica::new(tuning.lease, tuning.trust_after),
         tuning,
-        activity: crate::actors::activity::Activity::default(),
+        activity: activity(config)?,
         restored: crate::actors::restored::RestoredLatch::default(),
         failpoints: failpoints()?,
     })
+}
+
+/// SQLite has one writer; of PostgreSQL's connections some are kept for those who wait for an answer.
+fn activity(config: &Config) -> anyhow::Result<Activity> {
+    let postgres = database_url(config)?.expose_secret().starts_with("postgres");
+    let connections = usize::try_from(config.db.max_connections)?;
+    Ok(if postgres { Activity::new(connections * 3 / 4) } else { Activity::default() })
 }
 
 /// Armed by nobody but tests.

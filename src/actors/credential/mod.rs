@@ -74,6 +74,8 @@ struct Turn {
 /// What a step may come with, besides its command.
 #[derive(Default)]
 struct With {
+    /// Somebody waits for it.
+    attended: bool,
     secret: Option<(AccountId, secrecy::SecretString)>,
     permits: Vec<(Place, Permit)>,
     answer: Option<IdempotencyAnswer>,
@@ -129,7 +131,8 @@ impl CredentialActor {
         let cluster_id = self.cluster_id.clone();
         let working = self.working.take();
         let work = async move {
-            let With { secret, permits, answer } = with;
+            let With { attended, secret, permits, answer } = with;
+            let _turn = if attended { None } else { deps.activity.unattended().await };
             let secret = secret.as_ref().map(|(id, secret)| (*id, secret));
             let request = Request { command: &command, secret, caller: &caller, permits, answer };
             let kept = working.clone();
@@ -314,7 +317,7 @@ impl Handler<Execute> for CredentialActor {
 
     fn handle(&mut self, message: Execute, _context: &mut Context<Self>) -> Self::Result {
         let Execute { command, caller, answer, reply } = message;
-        let step = self.step(command, caller, With { answer, ..With::default() });
+        let step = self.step(command, caller, With { attended: true, answer, ..With::default() });
         AtomicResponse::new(Box::pin(step.map(|done, actor, context| {
             let executed = done.and_then(|events| {
                 let unknown = || StepError::Store(StoreError::Conflict);
