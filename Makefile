@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := docker-registry skopeo curl jq postgresql
 
 .DEFAULT_GOAL := help
-.PHONY: help build test chaos lint demo clean packages deny
+.PHONY: help build test chaos bench lint demo clean packages deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ test: packages ## Run every test, starting the registries they need
 
 chaos: packages ## Hurt the service for half an hour, at every point on both databases
 	HYPERFLEET_TEST_CHAOS=$(or $(ROUNDS),30) $(CARGO) test --locked --test integration chaos:: -- --nocapture --test-threads 2
+
+bench: ## Measure campaigns and standstills, in release, one after the other
+	@./scripts/packages.sh gcc
+	$(CARGO) test --locked --release --test integration bench:: -- --ignored --nocapture --test-threads 1
 
 lint: deny ## Check formatting, lints, licenses and documentation
 	$(CARGO) fmt --check

@@ -7,18 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 /// Counts steps and calls.
 #[derive(Debug)]
 pub struct Activity {
     stopping: AtomicBool,
     running: Arc<watch::Sender<usize>>,
+    unattended: Semaphore,
 }
+
+/// So many steps for which nobody waits are at the database at once, where it has one writer: while one is stored,
+/// the next is decided.
+const UNATTENDED: usize = 2;
 
 impl Default for Activity {
     fn default() -> Self {
-        Self { stopping: AtomicBool::new(false), running: Arc::new(watch::Sender::new(0)) }
+        Self::new(UNATTENDED)
     }
 }
 
@@ -27,6 +32,23 @@ impl Default for Activity {
 pub struct Running(Arc<watch::Sender<usize>>);
 
 impl Activity {
+    /// Lets so many steps for which nobody waits be at the database at once, at least one.
+    #[must_use]
+    pub fn new(unattended: usize) -> Self {
+        Self {
+            stopping: AtomicBool::new(false),
+            running: Arc::new(watch::Sender::new(0)),
+            unattended: Semaphore::new(unattended.clamp(1, Semaphore::MAX_PERMITS)),
+        }
+    }
+
+    /// The turn of a step for which nobody waits: a thousand of them may be due at once, and whoever waits for an
+    /// answer is not to stand behind them all.
+    pub async fn unattended(&self) -> Option<SemaphorePermit<'_>> {
+        // Never closed; without a turn it would go on all the same.
+        self.unattended.acquire().await.ok()
+    }
+
     /// Something begins.
     #[must_use]
     pub fn begin(&self) -> Running {

@@ -119,6 +119,8 @@ pub struct Ask<K: Kind> {
     pub command: K::Command,
     /// Who asks.
     pub caller: Caller,
+    /// Somebody waits for it.
+    pub attended: bool,
     /// What came with an outcome.
     pub delivered: K::Delivered,
     /// Turns that were waited for.
@@ -132,7 +134,7 @@ impl<K: Kind> Ask<K> {
     #[must_use]
     pub fn new(command: K::Command, caller: Caller) -> Self {
         let (delivered, permits) = (K::Delivered::default(), Vec::new());
-        Self { command, caller, delivered, permits, answer: None }
+        Self { command, caller, attended: false, delivered, permits, answer: None }
     }
 }
 

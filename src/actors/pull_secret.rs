@@ -49,7 +49,7 @@ impl Kind for Deps {
         working: Option<Working>,
         ask: Ask<Self>,
     ) -> Result<Step<Self>, StepError> {
-        let Ask { command, caller, delivered, permits, answer } = ask;
+        let Ask { command, caller, attended: _, delivered, permits, answer } = ask;
         let secret = delivered.as_ref().map(|(id, secret)| (*id, secret));
         let request = Request { command: &command, secret, caller: &caller, permits, answer };
         step::step(&tools, &cluster_id, working, request).await

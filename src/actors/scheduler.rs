@@ -3,7 +3,7 @@
 //! Timers are rows: a look costs what is due, never what exists. Whoever takes a row owns it, and its due time
 //! moves into the future, so what was woken comes back by itself should its actor fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,13 @@ const HOUSEKEEPING: Duration = Duration::from_secs(15);
 /// Wall and monotonic clock may drift apart by so much between two looks.
 const CLOCKS_DRIFT: Duration = Duration::from_secs(5 * 60);
 
+/// What was taken is woken in so many parts, over most of a tick.
+const PARTS: usize = 16;
+/// See [`PARTS`].
+const PAUSES: u32 = 16;
+/// No part is smaller.
+const SMALL: usize = 4;
+
 /// The actor.
 pub struct Scheduler {
     deps: Arc<Deps>,
@@ -37,8 +44,10 @@ pub struct Scheduler {
     again: bool,
     /// Somebody may have left work behind.
     orphans: bool,
-    /// Taken, but its shard was full.
+    /// Taken, and not woken yet.
     left_over: Taken,
+    /// When the next part of it is.
+    waking: Option<SpawnHandle>,
     kept_house: Option<Instant>,
     anchored: Option<Instant>,
     /// Both clocks at the last look.
@@ -57,17 +66,39 @@ impl Scheduler {
             again: false,
             orphans: true,
             left_over: Taken::default(),
+            waking: None,
             kept_house: None,
             anchored: None,
             looked: None,
         }
     }
 
-    fn wake(&mut self, taken: Taken) {
+    /// Wakes what was taken, a part of it at a time: each has a commit, and whoever waits for an answer would
+    /// have to stand behind all of them.
+    fn wake(&mut self, taken: Taken, context: &mut Context<Self>) {
+        self.left_over.pull_secrets.extend(taken.pull_secrets);
+        self.left_over.break_glass.extend(taken.break_glass);
+        let part = self.left_over.len().div_ceil(PARTS).max(SMALL);
+        self.wake_part(part, context);
+    }
+
+    fn wake_part(&mut self, part: usize, context: &mut Context<Self>) {
         let waiting = &mut self.left_over;
-        offer(&self.actors.pull_secrets, &mut waiting.pull_secrets, taken.pull_secrets);
+        offer(&self.actors.pull_secrets, &mut waiting.pull_secrets, part);
         if let Some(break_glass) = &self.actors.break_glass {
-            offer(break_glass, &mut waiting.break_glass, taken.break_glass);
+            offer(break_glass, &mut waiting.break_glass, part);
+        }
+        if let Some(next) = self.waking.take() {
+            context.cancel_future(next);
+        }
+        if !self.left_over.is_empty() {
+            // Done before the next look.
+            let pause = self.deps.tuning.tick * 3 / 4 / PAUSES;
+            let next = context.run_later(pause, move |actor, context| {
+                actor.waking = None;
+                actor.wake_part(part, context);
+            });
+            self.waking = Some(next);
         }
     }
 
@@ -147,7 +178,7 @@ impl Handler<Look> for Scheduler {
         let back = self.clock_went_back(deps.clock.now());
         let (house, anchor) = (self.house_is_due(), self.anchor_is_due());
         let orphans = house || std::mem::take(&mut self.orphans);
-        // What a full shard could not take is offered first; no more is taken meanwhile.
+        // What was taken is woken first; no more is taken meanwhile.
         let crowded = !self.left_over.is_empty();
         let actors = self.actors.clone();
         let running = self.deps.activity.begin();
@@ -177,12 +208,12 @@ impl Handler<Look> for Scheduler {
             match taken {
                 Ok(taken) => {
                     actor.orphans |= taken.more_orphans || (orphans && crowded);
-                    actor.wake(taken);
+                    actor.wake(taken, context);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "nothing could be taken");
                     actor.orphans |= orphans;
-                    actor.wake(Taken::default());
+                    actor.wake(Taken::default(), context);
                 }
             }
             if std::mem::take(&mut actor.again) {
@@ -225,14 +256,18 @@ async fn wake_busy(deps: &Deps) -> Result<(), StoreError> {
 
 #[derive(Default)]
 struct Taken {
-    pull_secrets: Vec<Claimed>,
-    break_glass: Vec<Claimed>,
+    pull_secrets: VecDeque<Claimed>,
+    break_glass: VecDeque<Claimed>,
     more_orphans: bool,
 }
 
 impl Taken {
-    const fn is_empty(&self) -> bool {
-        self.pull_secrets.is_empty() && self.break_glass.is_empty()
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.pull_secrets.len() + self.break_glass.len()
     }
 }
 
@@ -248,6 +283,7 @@ async fn take(deps: &Deps, actors: &Actors, orphans: bool) -> Result<Taken, Stor
         break_glass = taken;
         more_orphans |= more;
     }
+    let (pull_secrets, break_glass) = (pull_secrets.into(), break_glass.into());
     Ok(Taken { pull_secrets, break_glass, more_orphans })
 }
 
@@ -266,13 +302,13 @@ async fn take_of<K: Kind>(tools: &K, orphans: bool) -> Result<(Vec<Claimed>, boo
     Ok((claimed, more_orphans))
 }
 
-/// What a full shard does not take stays for the next look.
-fn offer<K: Kind>(shards: &Shards<K>, left_over: &mut Vec<Claimed>, taken: Vec<Claimed>) {
-    let waiting = std::mem::take(left_over);
-    for claimed in waiting.into_iter().chain(taken) {
+/// Wakes so many. What a full shard does not take stays for later.
+fn offer<K: Kind>(shards: &Shards<K>, waiting: &mut VecDeque<Claimed>, part: usize) {
+    for _ in 0..part {
+        let Some(claimed) = waiting.pop_front() else { return };
         let message = Dispatch::claimed(claimed.clone());
         if shards.of(&claimed.cluster_id).try_send(message).is_err() {
-            left_over.push(claimed);
+            waiting.push_back(claimed);
         }
     }
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::shutdown::{Shutdown, Signals};
+use crate::actors::activity::Activity;
 use crate::actors::break_glass::fleet::{self, Fleet};
 use crate::actors::break_glass::kit::Kit;
 use crate::actors::break_glass::service::Service;
@@ -194,7 +195,7 @@ async fn deps(
         installation: config.installation.id.clone(),
         replica: Replica::new(tuning.lease, tuning.trust_after),
         tuning,
-        activity: crate::actors::activity::Activity::default(),
+        activity: activity(config)?,
         restored: crate::actors::restored::RestoredLatch::default(),
         failpoints: failpoints()?,
     })
@@ -211,6 +212,13 @@ fn desk(config: &Config, deps: &Deps, break_glass: Arc<Service>, repeats: Repeat
         clock: deps.clock.clone(),
         repeats,
     }
+}
+
+/// SQLite has one writer; of PostgreSQL's connections some are kept for those who wait for an answer.
+fn activity(config: &Config) -> anyhow::Result<Activity> {
+    let postgres = database_url(config)?.expose_secret().starts_with("postgres");
+    let connections = usize::try_from(config.db.max_connections)?;
+    Ok(if postgres { Activity::new(connections * 3 / 4) } else { Activity::default() })
 }
 
 /// Armed by nobody but tests.

@@ -131,8 +131,9 @@ impl<K: Kind> CredentialActor<K> {
         let cluster_id = self.cluster_id.clone();
         let working = self.working.take();
         let work = async move {
+            let _turn = if ask.attended { None } else { tools.deps().activity.unattended().await };
             let kept = working.clone();
-            K::step(tools, cluster_id, working, ask).await.map_err(|error| (error, kept))
+            K::step(tools.clone(), cluster_id, working, ask).await.map_err(|error| (error, kept))
         };
         work.into_actor(self).map(|done, actor, context| match done {
             Ok(step) => Ok(actor.stepped(step, context)),
@@ -311,7 +312,7 @@ impl<K: Kind> Handler<Execute<K>> for CredentialActor<K> {
 
     fn handle(&mut self, message: Execute<K>, _context: &mut Context<Self>) -> Self::Result {
         let Execute { command, caller, answer, reply } = message;
-        let step = self.step(Ask { answer, ..Ask::new(command, caller) });
+        let step = self.step(Ask { attended: true, answer, ..Ask::new(command, caller) });
         AtomicResponse::new(Box::pin(step.map(|done, actor, context| {
             let executed = done.and_then(|events| {
                 let watch = actor.subscribe().ok_or(StoreError::Conflict)?;

@@ -221,3 +221,30 @@ async fn a_registry_that_asks_to_be_called_later_is_called_later() {
     // It cost nobody an account: each name was made once.
     assert_eq!(world.registry.live().len(), 5);
 }
+
+#[actix_rt::test]
+async fn whoever_waits_for_an_answer_does_not_stand_behind_what_nobody_waits_for() {
+    let world = World::start(Flavour::Readable).await;
+    // All turns of what nobody waits for are taken, as by a thousand credentials that are due.
+    let turns = [world.deps.activity.unattended().await, world.deps.activity.unattended().await];
+    let names = names(20);
+    for name in &names {
+        world.issue(name).await.unwrap();
+    }
+    let created = |log: &[Entry]| {
+        log.iter().filter(|entry| matches!(entry.what, What::Created { .. })).count()
+    };
+    let made = async {
+        while created(&world.registry.log()) < 8 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), made).await.expect("calls are made");
+    for number in 0..20 {
+        world.issue(&format!("other-{number}")).await.unwrap();
+    }
+    // The registry has answered, and that waits for its turn.
+    assert_eq!(world.registry.calls(Verb::Verify), 0);
+    drop(turns);
+    until_all_active(&world, &names).await;
+}

@@ -21,8 +21,8 @@ use crate::support::fake_quay::{self, FakeQuay, Fault, Op, What, When};
 use crate::support::service::{Service, Setup};
 use crate::support::stock::Stock;
 
-const CLUSTERS: usize = 500;
-const WATCHED: Duration = Duration::from_secs(20);
+const CLUSTERS: usize = 20_000;
+const WATCHED: Duration = Duration::from_secs(120);
 /// A request of one kind or another so often.
 const EVERY: Duration = Duration::from_millis(10);
 const BAR: Duration = Duration::from_millis(100);
@@ -72,7 +72,7 @@ async fn measure(limit: Limit) {
     service.restart().await;
     println!("ready {:.1} s after the start", began.elapsed().as_secs_f64());
     let times = load(&service, &auths).await;
-    println!("resident memory {} MB", resident(&service).await / 1_000_000);
+    tell(&service).await;
     service.kill();
     for (what, phase) in
         [("waiting for their turn", "pending"), ("served anew", "dual_credential_period")]
@@ -200,12 +200,20 @@ async fn load(service: &Service, auths: &Arc<Vec<(String, String)>>) -> Times {
     Arc::into_inner(times).unwrap().into_inner().unwrap()
 }
 
-async fn resident(service: &Service) -> u64 {
+/// The number behind a name of the metrics page.
+fn metric(page: &str, name: &str) -> f64 {
+    let line = page.lines().find(|line| line.starts_with(name));
+    line.unwrap_or_else(|| panic!("no {name}")).rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+async fn tell(service: &Service) {
     let page = service.metrics_page().await;
-    let line = page.lines().find(|line| line.starts_with("process_resident_memory_bytes")).unwrap();
-    let bytes: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
-    // Less than the memory of any machine.
-    bytes as u64
+    let of = |name: &str| metric(&page, &format!("hyperfleet_credentials_{name}"));
+    let commits = of("db_duration_seconds_count{component=\"credentials\",op=\"commit\"");
+    let took = of("db_duration_seconds_sum{component=\"credentials\",op=\"commit\"");
+    println!("{commits} commits of {:.2} ms with their waits", took * 1000.0 / commits);
+    println!("due and not taken: {}", of("due_items"));
+    println!("resident memory {:.0} MB", metric(&page, "process_resident_memory_bytes") / 1e6);
 }
 
 async fn in_phase(directory: &Path, phase: &str) -> u64 {
