@@ -155,6 +155,10 @@ uuid_id!(
     /// Minted for each announced call; an outcome counts only while its token is current.
     CallToken
 );
+uuid_id!(
+    /// The identity of a campaign of rotations.
+    CampaignId
+);
 
 uuid_id!(
     /// One run of the program; a process that is started again is another replica.

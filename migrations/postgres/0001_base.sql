@@ -349,6 +349,55 @@ CREATE TABLE usage_readings (
     read_until TIMESTAMPTZ,
     PRIMARY KEY (registry_id, scope)
 );
+
+-- Campaigns of rotations. The counters go with the rows of `campaign_clusters`, in the same transactions. Whoever
+-- drives one has it until `driven_until`; it is empty once nothing is left to do.
+CREATE TABLE campaigns (
+    campaign_id UUID NOT NULL PRIMARY KEY,
+    state TEXT NOT NULL,
+    message TEXT,
+    reason TEXT NOT NULL,
+    selector TEXT NOT NULL,
+    selector_value TEXT,
+    max_in_flight BIGINT NOT NULL,
+    max_per_minute BIGINT NOT NULL,
+    canary BIGINT NOT NULL,
+    abort_failure_ratio DOUBLE PRECISION NOT NULL,
+    total BIGINT NOT NULL,
+    pending BIGINT NOT NULL,
+    running BIGINT NOT NULL,
+    succeeded BIGINT NOT NULL,
+    failed BIGINT NOT NULL,
+    skipped BIGINT NOT NULL,
+    gathered BOOLEAN NOT NULL,
+    gathered_to TEXT COLLATE "C" NOT NULL,
+    created_by TEXT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    state_since TIMESTAMPTZ NOT NULL,
+    completed_at TIMESTAMPTZ,
+    driven_until TIMESTAMPTZ,
+    CHECK (total = pending + running + succeeded + failed + skipped)
+);
+CREATE INDEX campaigns_driven ON campaigns (driven_until) WHERE driven_until IS NOT NULL;
+CREATE INDEX campaigns_ended ON campaigns (completed_at) WHERE completed_at IS NOT NULL;
+
+-- No reference to `clusters`: a campaign may name one that never existed, and says so.
+CREATE TABLE campaign_clusters (
+    campaign_id UUID NOT NULL REFERENCES campaigns (campaign_id) ON DELETE CASCADE,
+    position BIGINT NOT NULL,
+    cluster_id TEXT COLLATE "C" NOT NULL,
+    status TEXT COLLATE "C" NOT NULL,
+    rotation_id UUID,
+    started_at TIMESTAMPTZ,
+    ended_at TIMESTAMPTZ,
+    detail TEXT,
+    PRIMARY KEY (campaign_id, position),
+    UNIQUE (campaign_id, cluster_id)
+);
+CREATE INDEX campaign_clusters_by_status ON campaign_clusters (campaign_id, status, position);
+CREATE INDEX campaign_clusters_started ON campaign_clusters (campaign_id, started_at)
+    WHERE started_at IS NOT NULL;
+
 -- Break-glass. One row per cluster that ever had to do with it; it is never removed, because versions of the trust
 -- bundle are never used twice.
 CREATE TABLE break_glass (

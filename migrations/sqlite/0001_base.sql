@@ -344,6 +344,55 @@ CREATE TABLE usage_readings (
     read_until INTEGER,
     PRIMARY KEY (registry_id, scope)
 ) STRICT, WITHOUT ROWID;
+
+-- Campaigns of rotations. The counters go with the rows of `campaign_clusters`, in the same transactions. Whoever
+-- drives one has it until `driven_until`; it is empty once nothing is left to do.
+CREATE TABLE campaigns (
+    campaign_id BLOB NOT NULL PRIMARY KEY CHECK (length(campaign_id) = 16),
+    state TEXT NOT NULL,
+    message TEXT,
+    reason TEXT NOT NULL,
+    selector TEXT NOT NULL,
+    selector_value TEXT,
+    max_in_flight INTEGER NOT NULL,
+    max_per_minute INTEGER NOT NULL,
+    canary INTEGER NOT NULL,
+    abort_failure_ratio REAL NOT NULL,
+    total INTEGER NOT NULL,
+    pending INTEGER NOT NULL,
+    running INTEGER NOT NULL,
+    succeeded INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    skipped INTEGER NOT NULL,
+    gathered INTEGER NOT NULL CHECK (gathered IN (0, 1)),
+    gathered_to TEXT NOT NULL,
+    created_by TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    state_since INTEGER NOT NULL,
+    completed_at INTEGER,
+    driven_until INTEGER,
+    CHECK (total = pending + running + succeeded + failed + skipped)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX campaigns_driven ON campaigns (driven_until) WHERE driven_until IS NOT NULL;
+CREATE INDEX campaigns_ended ON campaigns (completed_at) WHERE completed_at IS NOT NULL;
+
+-- No reference to `clusters`: a campaign may name one that never existed, and says so.
+CREATE TABLE campaign_clusters (
+    campaign_id BLOB NOT NULL REFERENCES campaigns (campaign_id) ON DELETE CASCADE,
+    position INTEGER NOT NULL,
+    cluster_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    rotation_id BLOB CHECK (rotation_id IS NULL OR length(rotation_id) = 16),
+    started_at INTEGER,
+    ended_at INTEGER,
+    detail TEXT,
+    PRIMARY KEY (campaign_id, position),
+    UNIQUE (campaign_id, cluster_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX campaign_clusters_by_status ON campaign_clusters (campaign_id, status, position);
+CREATE INDEX campaign_clusters_started ON campaign_clusters (campaign_id, started_at)
+    WHERE started_at IS NOT NULL;
+
 -- Break-glass. One row per cluster that ever had to do with it; it is never removed, because versions of the trust
 -- bundle are never used twice.
 CREATE TABLE break_glass (

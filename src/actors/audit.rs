@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::log::Cause;
 use super::step::Working;
 use crate::ids::{AccountId, ClusterId, Generation, RegistryId, RotationId};
-use crate::state::pull_secret::{Account, Event, PullSecret};
+use crate::state::pull_secret::{Account, Event, GoneHow, PullSecret};
 use crate::store::AuditRow;
 use crate::time::Timestamp;
 
@@ -55,8 +55,16 @@ pub fn rows(
 ) -> Vec<AuditRow> {
     let told = Told { cluster_id, before: before.record.as_ref(), after, caller, at };
     let answered = told.answered(events);
-    let happened = events.iter().map(|event| told.row(event, event.as_ref(), detail(event)));
+    let happened = events.iter().map(|event| told.row(event, action(event), detail(event)));
     answered.into_iter().chain(happened).collect()
+}
+
+/// What an event is called in the audit: by its own name, but for what only a person can do.
+fn action(event: &Event) -> &str {
+    match event {
+        Event::AccountGone { how: GoneHow::Forced, .. } => "residue_given_up",
+        other => other.as_ref(),
+    }
 }
 
 struct Told<'a> {

@@ -16,14 +16,14 @@ use super::log::{self, Cause};
 use super::step::{AnnouncedCall, aad};
 use crate::failpoints::Point;
 use crate::ids::{AccountId, CallToken, ClusterId};
-use crate::registries::lane::{BreakerState, Lane, Permit, Verdict};
+use crate::registries::lane::{BreakerState, Lane, Permit};
 use crate::registries::{
     CallContext, CreateIntent, CreateOutcome, Fence, LookupOutcome, Marker, Ownership as Found,
     RevokeOutcome, Trouble, TroubleKind, VerifyOutcome,
 };
 use crate::state::pull_secret::{
-    Account, Answer, Call, CreateAnswer, Failure, LookupAnswer, Ownership, RevokeAnswer,
-    VerifyAnswer,
+    Account, AccountPhase, Answer, Call, CreateAnswer, Failure, LookupAnswer, Ownership,
+    RevokeAnswer, VerifyAnswer,
 };
 use crate::store::Store;
 
@@ -87,10 +87,12 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
             deletes: call == Call::Revoke,
         }),
     };
+    let lane = configured.lane_for(account.phase == AccountPhase::Residue);
     let left = context.deadline.saturating_duration_since(Instant::now());
     // The process may have stood still since the announcement, or not know any more whether it is the owner.
     let may_send = !left.is_zero() && deps.replica.is_live();
-    let work = Work { deps, configured, account: &account, cluster_id: &cluster_id, context };
+    let work =
+        Work { deps, configured, lane: &lane, account: &account, cluster_id: &cluster_id, context };
     let began = Instant::now();
     let run = work.run(call, permit, may_send).instrument(log::span(&cluster_id, &cause));
     let left = if may_send { left } else { configured.timeout };
@@ -98,10 +100,11 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
     let (answer, secret) = match caught.catch_unwind().await {
         Ok(Ok(done)) => done,
         Ok(Err(_elapsed)) => {
-            // The permit went down unreported with its future; the trouble is told to the lane here.
+            // The permit went down unreported with its future; a call that is not answered says as much about
+            // the registry as one that is answered with an error.
             let trouble = Trouble::timeout();
-            report(&configured.lane, &trouble);
-            (trouble_answer(call, &trouble, &configured.lane), None)
+            lane.trouble(trouble.clone());
+            (trouble_answer(call, &trouble, &lane), None)
         }
         Err(_panic) => {
             deps.metrics.panic("call");
@@ -115,16 +118,10 @@ pub async fn make(deps: Arc<Deps>, cluster_id: ClusterId, announced: AnnouncedCa
     finished
 }
 
-/// A timed-out call says as much about the registry as one that answers with an error.
-fn report(lane: &Lane, trouble: &Trouble) {
-    if let Ok(permit) = lane.try_permit() {
-        permit.report(Verdict::Trouble(trouble.clone()));
-    }
-}
-
 struct Work<'a> {
     deps: &'a Arc<Deps>,
     configured: &'a ConfiguredRegistry,
+    lane: &'a Lane,
     account: &'a Account,
     cluster_id: &'a ClusterId,
     context: CallContext,
@@ -151,7 +148,7 @@ impl Work<'_> {
         };
         if self.deps.at(Point::AfterCall, Some(call.into())).await.is_err() {
             let trouble = Trouble::new(TroubleKind::Timeout, "a failure point loses the answer");
-            return (trouble_answer(call, &trouble, &self.configured.lane), None);
+            return (trouble_answer(call, &trouble, self.lane), None);
         }
         done
     }
@@ -159,9 +156,7 @@ impl Work<'_> {
     fn not_sent(&self, call: Call, trouble: &Trouble) -> Answer {
         match call {
             Call::Create => Answer::Create(CreateAnswer::NotApplied(self.failure(trouble))),
-            Call::Lookup | Call::Verify | Call::Revoke => {
-                trouble_answer(call, trouble, &self.configured.lane)
-            }
+            Call::Lookup | Call::Verify | Call::Revoke => trouble_answer(call, trouble, self.lane),
         }
     }
 
@@ -274,7 +269,7 @@ impl Work<'_> {
     }
 
     fn failure(&self, trouble: &Trouble) -> Failure {
-        failure(trouble, &self.configured.lane)
+        failure(trouble, self.lane)
     }
 }
 

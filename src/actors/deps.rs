@@ -61,6 +61,14 @@ pub struct ConfiguredRegistry {
     pub timeout: Duration,
 }
 
+impl ConfiguredRegistry {
+    /// The lane of a call.
+    #[must_use]
+    pub fn lane_for(&self, residue: bool) -> Lane {
+        if residue { self.lane.residue() } else { self.lane.clone() }
+    }
+}
+
 /// Sizes and pauses of the actors.
 #[derive(Debug, Clone)]
 pub struct Tuning {

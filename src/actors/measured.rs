@@ -6,17 +6,21 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::ids::{AccountId, CallToken, ClusterId, Generation, RegistryId, ReplicaId, RotationId};
+use crate::ids::{
+    AccountId, CallToken, CampaignId, ClusterId, Generation, RegistryId, ReplicaId, RotationId,
+};
+use crate::state::campaign::{Load, MemberStatus};
 use crate::state::pull_secret::StateName;
 use crate::state::sweep::{Named, Serving};
 use crate::store::{
     AttentionFilter, AttentionItem, AuditCheckpoint, AuditEvent, AuditFilter, AuditRow,
-    AuditStream, Claimed, Commit, Cursor, DeletionAnswer, DeletionCall, Described, Hint,
-    IdempotencyAnswer, IdempotencyKey, IdempotencyStart, IdempotencyState, Listening, Loaded,
-    OwnedBy, Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow,
-    Reseal, Restored, RotationDetail, RotationFilter, RotationRow, SealedSecret, ServedView, Store,
-    StoreError, SweepCommit, SweepState, SweepStore, SweepStored, TroubleCounts, TurnRank, Turns,
-    Unavailable, UnknownAccount, UsageCandidate, UsageScope,
+    AuditStream, Campaign, CampaignChange, CampaignMember, Campaigns, Claimed, Commit, Cursor,
+    DeletionAnswer, DeletionCall, Described, Hint, IdempotencyAnswer, IdempotencyKey,
+    IdempotencyStart, IdempotencyState, Listening, Loaded, MemberResult, NewCampaign, OwnedBy,
+    Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal,
+    Restored, RotationDetail, RotationFilter, RotationRow, RunningMember, SealedSecret, ServedView,
+    Store, StoreError, SweepCommit, SweepState, SweepStore, SweepStored, TroubleCounts, TurnRank,
+    Turns, Unavailable, UnknownAccount, UsageCandidate, UsageScope,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -108,6 +112,32 @@ measured! {
     has_turn(cluster_id: &ClusterId, rank: TurnRank, max: u32, now: Timestamp) -> bool;
     wait_for_turn(cluster_id: &ClusterId, rank: TurnRank, now: Timestamp) -> ();
     call_turns(max: u32, now: Timestamp, until: Timestamp) -> u64;
+}
+
+measured! {
+    Campaigns {}
+    create_campaign(new: NewCampaign<'_>) -> ();
+    campaign(id: CampaignId) -> Option<Campaign>;
+    list_campaigns(cursor: Option<&Cursor>, limit: u32) -> Page<Campaign>;
+    list_campaign_members(
+        id: CampaignId,
+        status: Option<MemberStatus>,
+        cursor: Option<&Cursor>,
+        limit: u32
+    ) -> Page<CampaignMember>;
+    change_campaign(change: CampaignChange) -> ();
+    claim_campaigns(now: Timestamp, until: Timestamp, limit: u32) -> Vec<Campaign>;
+    release_campaign(id: CampaignId, taken_until: Timestamp, now: Timestamp) -> ();
+    gather_members(campaign: &Campaign, batch: u32) -> bool;
+    running_members(id: CampaignId, limit: u32) -> Vec<RunningMember>;
+    begin_members(
+        id: CampaignId,
+        taken_until: Timestamp,
+        rotations: &[RotationId],
+        now: Timestamp
+    ) -> Vec<(ClusterId, RotationId)>;
+    settle_members(id: CampaignId, results: &[MemberResult], now: Timestamp) -> u64;
+    campaign_load(id: CampaignId, now: Timestamp) -> Load;
 }
 
 measured! {

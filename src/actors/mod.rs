@@ -7,6 +7,7 @@
 //! | [`step`] | one command, one transaction: decide, apply, announce, commit |
 //! | [`log`] | what is logged of steps and calls |
 //! | [`breakers`] | tells when a registry is left alone |
+//! | [`campaigns`] | drives campaigns of rotations |
 //! | [`calls`] | one announced call to a registry, and its answer |
 //! | [`kind`] | what differs between the kinds of credentials |
 //! | `pull_secret` | pull secrets, as a kind |
@@ -36,6 +37,7 @@ pub mod audit;
 pub mod break_glass;
 pub mod breakers;
 pub mod calls;
+pub mod campaigns;
 pub mod clocks;
 mod count;
 pub mod credential;

@@ -9,8 +9,8 @@ use super::calls::{self, Finished};
 use super::deps::Deps;
 use super::kind::{Ask, Kind, Step};
 use super::log;
-use super::step::{self, AnnouncedCall, Request, StepError, Working};
-use crate::ids::{AccountId, ClusterId, RegistryId, ReplicaId};
+use super::step::{self, AnnouncedCall, Place, Request, StepError, Working};
+use crate::ids::{AccountId, ClusterId, ReplicaId};
 use crate::registries::lane::Permit;
 use crate::state::pull_secret::{Command, Event, Rejection, due_at};
 use crate::store::{Claimed, OwnedBy, StoreError};
@@ -23,7 +23,7 @@ impl Kind for Deps {
     type Call = AnnouncedCall;
     type Finished = Finished;
     type Delivered = Option<(AccountId, SecretString)>;
-    type Place = RegistryId;
+    type Place = Place;
     type Permit = Permit;
     type Error = StepError;
 
@@ -66,8 +66,8 @@ impl Kind for Deps {
         Ask { delivered, ..Ask::new(command, Caller::caused("registry", &cause)) }
     }
 
-    async fn turn(tools: Arc<Self>, registry_id: RegistryId) -> Option<Permit> {
-        let lane = tools.registries.get(&registry_id)?.lane.clone();
+    async fn turn(tools: Arc<Self>, place: Place) -> Option<Permit> {
+        let lane = tools.registries.get(&place.registry_id)?.lane_for(place.residue);
         lane.permit().await.ok()
     }
 

@@ -11,6 +11,7 @@ use actix::prelude::*;
 
 use super::audit::Caller;
 use super::break_glass::house;
+use super::campaigns;
 use super::deps::Deps;
 use super::kind::Kind;
 use super::shard::Dispatch;
@@ -31,6 +32,7 @@ pub struct Scheduler {
     deps: Arc<Deps>,
     actors: Actors,
     looking: bool,
+    driving: bool,
     /// Something happened during a look: look once more.
     again: bool,
     /// Somebody may have left work behind.
@@ -51,6 +53,7 @@ impl Scheduler {
             deps,
             actors,
             looking: false,
+            driving: false,
             again: false,
             orphans: true,
             left_over: Taken::default(),
@@ -88,7 +91,10 @@ impl Actor for Scheduler {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Context<Self>) {
-        context.run_interval(self.deps.tuning.tick, |_, context| context.notify(Look));
+        context.run_interval(self.deps.tuning.tick, |_, context| {
+            context.notify(Look);
+            context.notify(Drive);
+        });
         context.notify(Look);
     }
 }
@@ -183,6 +189,31 @@ impl Handler<Look> for Scheduler {
                 context.notify(Look);
             }
         }))
+    }
+}
+
+/// Campaigns are driven beside the look, which must not wait for them.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Drive;
+
+impl Handler<Drive> for Scheduler {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, _message: Drive, _context: &mut Context<Self>) -> Self::Result {
+        if self.driving || self.deps.activity.is_stopping() || !self.deps.replica.is_live() {
+            return Box::pin(actix::fut::ready(()));
+        }
+        self.driving = true;
+        let (deps, shards) = (self.deps.clone(), self.actors.pull_secrets.clone());
+        let running = self.deps.activity.begin();
+        let work = async move {
+            let _running = running;
+            if let Err(error) = campaigns::drive(&deps, &shards).await {
+                tracing::warn!(%error, "campaigns were not driven");
+            }
+        };
+        Box::pin(work.into_actor(self).map(|(), actor, _| actor.driving = false))
     }
 }
 

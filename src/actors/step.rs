@@ -37,6 +37,26 @@ const NOT_ACKNOWLEDGED: &str =
 /// A registry's wait up to this is waited for in memory; a longer one is stored.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 
+/// So many calls for residue wait in memory; the others in the database.
+const RESIDUE_WAITS: usize = 8;
+/// Within this they come back.
+const RESIDUE_PAUSE: Duration = Duration::from_secs(30 * 60);
+
+/// A lane in which a call may wait.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The registry.
+    pub registry_id: RegistryId,
+    /// The lane of its residue.
+    pub residue: bool,
+}
+
+impl Place {
+    fn of(effect: &Effect) -> Self {
+        Self { registry_id: effect.registry_id.clone(), residue: effect.residue }
+    }
+}
+
 /// What an actor keeps between commands, as it stands in the database.
 #[derive(Debug, Clone)]
 pub struct Working {
@@ -99,7 +119,7 @@ pub struct Request<'a> {
     /// Who asks.
     pub caller: &'a Caller,
     /// Places in lanes that were waited for.
-    pub permits: Vec<(RegistryId, Permit)>,
+    pub permits: Vec<(Place, Permit)>,
     /// The answer that a repetition of the request gets, committed with the step.
     pub answer: Option<IdempotencyAnswer>,
 }
@@ -264,7 +284,7 @@ struct Plan<'a> {
     redated: bool,
     events: Vec<Event>,
     announced: Vec<(AccountId, Call, CallToken, Permit, Flight)>,
-    crowded: Vec<RegistryId>,
+    crowded: Vec<Place>,
     may_begin: bool,
     turn: Option<Turn>,
 }
@@ -320,7 +340,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Announces what is due and has a place in its lane; puts off what its registry cannot take.
-    fn announce(&mut self, waited_for: &mut Vec<(RegistryId, Permit)>) {
+    fn announce(&mut self, waited_for: &mut Vec<(Place, Permit)>) {
         let Some(record) = &self.after else { return };
         // The calls of what another replica owns are that one's.
         let replica = &self.deps.replica;
@@ -335,15 +355,16 @@ impl<'a> Plan<'a> {
                 self.defer(&effect, until, NOT_ACKNOWLEDGED.to_owned());
                 continue;
             }
-            let permit = match take(waited_for, &effect.registry_id) {
+            let place = Place::of(&effect);
+            let permit = match take(waited_for, &place) {
                 Some(permit) => Ok(permit),
-                None => self.permit(&effect.registry_id),
+                None => self.permit(&place),
             };
             match permit {
                 Ok(permit) => self.announce_one(&effect, permit),
                 Err(Refused::Crowded) => {
-                    if !self.crowded.contains(&effect.registry_id) {
-                        self.crowded.push(effect.registry_id);
+                    if !self.crowded.contains(&place) {
+                        self.crowded.push(place);
                     }
                 }
                 Err(Refused::Until { until, reason }) => self.defer(&effect, until, reason),
@@ -351,13 +372,23 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn permit(&self, registry_id: &RegistryId) -> Result<Permit, Refused> {
-        let Some(configured) = self.deps.registries.get(registry_id) else {
+    fn permit(&self, place: &Place) -> Result<Permit, Refused> {
+        let Some(configured) = self.deps.registries.get(&place.registry_id) else {
             let until = self.now.plus(Duration::from_secs(60));
             let reason = "the registry is not configured any more".to_owned();
             return Err(Refused::Until { until, reason });
         };
-        configured.lane.try_permit().map_err(|not_now| self.refused(&not_now))
+        let lane = configured.lane_for(place.residue);
+        lane.try_permit().map_err(|not_now| match self.refused(&not_now) {
+            // Hopeless work has time: it waits in the database, and not all of it comes back at once.
+            Refused::Crowded if place.residue && lane.waiting() >= RESIDUE_WAITS => {
+                Refused::Until { until: self.now.plus(residue_pause()), reason: not_now.reason }
+            }
+            Refused::Until { until, reason } if place.residue => {
+                Refused::Until { until: until.plus(residue_pause()), reason }
+            }
+            refused => refused,
+        })
     }
 
     fn refused(&self, not_now: &NotNow) -> Refused {
@@ -536,8 +567,12 @@ enum Refused {
     Until { until: Timestamp, reason: String },
 }
 
-fn take(permits: &mut Vec<(RegistryId, Permit)>, registry_id: &RegistryId) -> Option<Permit> {
-    let index = permits.iter().position(|(id, _)| id == registry_id)?;
+fn residue_pause() -> Duration {
+    RESIDUE_PAUSE.mul_f64(rand::random())
+}
+
+fn take(permits: &mut Vec<(Place, Permit)>, place: &Place) -> Option<Permit> {
+    let index = permits.iter().position(|(known, _)| known == place)?;
     Some(permits.swap_remove(index).1)
 }
 

@@ -203,7 +203,7 @@ pub(super) const KEYS: &[Key] = &[
     key("server.tls.key_file", Path, "Its key, PEM; a secret's file mode"),
     key("metrics.host", Host, "Address of `/metrics`").with_flag("metrics-host"),
     key("metrics.port", Port, "Port of `/metrics`; 0 picks a free one").with_flag("metrics-port"),
-    key("db.url", Url, "`sqlite://<file>` or `postgres://<user>@<host>/<database>?sslmode=verify-full`; one process serves from it, a second one is refused; may hold a password, so prefer `url_file`").is_secret(),
+    key("db.url", Url, "`sqlite://<file>` or `postgres://<user>@<host>/<database>?sslmode=verify-full`; SQLite serves one process, a second one is refused; PostgreSQL serves any number; may hold a password, so prefer `url_file`").is_secret(),
     key("db.url_file", Path, "A file that holds the URL; wins over `url`"),
     key("db.max_connections", Count, "Size of the connection pool; at least 1 (PostgreSQL: at least 2 are used)").with_flag("db-max-connections"),
     key("encryption.keys_dir", Path, "Directory of `<key id>.key` files, 32 bytes in base64 each, and `audit.key`").with_flag("encryption-keys-dir"),
@@ -286,7 +286,7 @@ pub(super) const REGISTRY_KEYS: &[RegistryKey] = &[
         "How long one call may take; above 0s, at most a third of `scheduler.lease`",
     ),
     all("max_concurrent", Count, "How many calls run at once; at least 1"),
-    all("rate", Rate, "How many calls begin per time, or `off`"),
+    all("rate", Rate, "How many calls begin per time at most, or `off`"),
     all(
         "settle_time",
         Duration,

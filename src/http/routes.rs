@@ -141,6 +141,14 @@ pub enum Op {
     SweepRegistry,
     AcknowledgeRestore,
     ListAuditEvents,
+    GiveUpResidue,
+    CreateCampaign,
+    ListCampaigns,
+    ReadCampaign,
+    ListCampaignClusters,
+    PauseCampaign,
+    ResumeCampaign,
+    AbortCampaign,
     MgmtListCredentials,
     MgmtRequestCredential,
     MgmtRevokeCredentials,
@@ -189,6 +197,13 @@ pub enum Verb {
     Delete,
 }
 
+const CAMPAIGNS: &str = "/v1/rotation-campaigns";
+const CAMPAIGN: &str = "/v1/rotation-campaigns/{campaign_id}";
+const CAMPAIGN_CLUSTERS: &str = "/v1/rotation-campaigns/{campaign_id}/clusters";
+const CAMPAIGN_PAUSE: &str = "/v1/rotation-campaigns/{campaign_id}/pause";
+const CAMPAIGN_RESUME: &str = "/v1/rotation-campaigns/{campaign_id}/resume";
+const CAMPAIGN_ABORT: &str = "/v1/rotation-campaigns/{campaign_id}/abort";
+const RESIDUE: &str = "/v1/clusters/{cluster_id}/pull-secrets/residue";
 const SECRETS: &str = "/v1/clusters/{cluster_id}/pull-secrets";
 const SCHEDULE: &str = "/v1/clusters/{cluster_id}/pull-secrets/schedule";
 const CONFIRM: &str = "/v1/clusters/{cluster_id}/pull-secrets/confirm";
@@ -265,6 +280,14 @@ impl Op {
             Self::SweepRegistry => (Post, SWEEPS, AnyOf(&[May::FleetCreate]), true),
             Self::AcknowledgeRestore => (Post, ACKNOWLEDGE, AnyOf(&[May::FleetUpdate]), true),
             Self::ListAuditEvents => (Get, "/v1/audit-events", AnyOf(&[May::AuditList]), true),
+            Self::GiveUpResidue => (Delete, RESIDUE, AnyOf(&[May::RotationsForce]), true),
+            Self::CreateCampaign => (Post, CAMPAIGNS, AnyOf(&[May::FleetCreate]), false),
+            Self::ListCampaigns => (Get, CAMPAIGNS, AnyOf(&[May::FleetList]), true),
+            Self::ReadCampaign => (Get, CAMPAIGN, AnyOf(&[May::FleetGet]), true),
+            Self::ListCampaignClusters => (Get, CAMPAIGN_CLUSTERS, AnyOf(&[May::FleetList]), true),
+            Self::PauseCampaign => (Post, CAMPAIGN_PAUSE, AnyOf(&[May::FleetUpdate]), false),
+            Self::ResumeCampaign => (Post, CAMPAIGN_RESUME, AnyOf(&[May::FleetUpdate]), false),
+            Self::AbortCampaign => (Post, CAMPAIGN_ABORT, AnyOf(&[May::FleetUpdate]), false),
             Self::MgmtListCredentials => {
                 (Get, MGMT_CREDENTIALS, AnyOf(&[May::CredentialsList]), true)
             }

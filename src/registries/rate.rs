@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A limit of calls over time. Up to `count` calls may come at once, afterwards they are spread
-/// evenly over the period.
+/// A limit of calls over time: in no period, whenever it begins, do more than `count` calls begin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Rate {
@@ -50,6 +49,18 @@ impl Rate {
         match self {
             Self::Off => None,
             Self::Per { count, period } => Some(period / count.get()),
+        }
+    }
+}
+
+impl Rate {
+    /// One call at a time, so many times slower.
+    pub(super) fn slowed(self, factor: u32) -> Self {
+        match self.interval() {
+            None => Self::Off,
+            Some(interval) => {
+                Self::Per { count: NonZeroU32::MIN, period: interval.saturating_mul(factor) }
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 //! to be looked at again).
 
 pub mod break_glass;
+pub mod campaign;
 pub mod pull_secret;
 pub mod shared;
 pub mod sweep;

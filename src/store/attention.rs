@@ -111,6 +111,8 @@ pub(super) fn plan(
             Key::Rotation { .. }
             | Key::PullSecret { .. }
             | Key::Audit { .. }
+            | Key::Campaign { .. }
+            | Key::Member { .. }
             | Key::Revocation { .. },
         ) => {
             return Err(CursorError::OtherList);

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::attention::AttentionKind;
-use crate::ids::{ClusterId, RotationId};
+use crate::ids::{CampaignId, ClusterId, RotationId};
 
 /// Longer texts are not ours.
 const MAX_LENGTH: usize = 512;
@@ -27,6 +27,8 @@ pub(super) enum Key {
     PullSecret { id: ClusterId },
     Attention { kind: AttentionKind, at: i64, id: String },
     Audit { id: i64 },
+    Campaign { id: CampaignId },
+    Member { position: u32 },
     Revocation { at: i64, id: uuid::Uuid },
 }
 

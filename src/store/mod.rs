@@ -8,6 +8,7 @@
 //! | `columns` | states with data of their own, laid out flat |
 //! | `sweep` | what sweeps ask, a part of the store of its own |
 //! | [`verify`] | whether the audit is as it was written |
+//! | `campaigns` | campaigns and their members |
 //! | `turns` | whose turn it is to rotate |
 //! | `audit`, `idempotency`, `attention`, `cursor`, `error` | their subjects |
 //! | [`break_glass`] | the same for break-glass credentials: a trait of its own |
@@ -24,6 +25,7 @@
 mod attention;
 mod audit;
 pub mod break_glass;
+mod campaigns;
 mod columns;
 mod commit;
 mod cursor;
@@ -50,6 +52,10 @@ pub use attention::{AttentionFilter, AttentionItem, AttentionKind, TroubleCounts
 pub use audit::{
     AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal, AuditStream, StreamHead,
     canonical,
+};
+pub use campaigns::{
+    Campaign, CampaignChange, CampaignMember, Campaigns, MemberResult, NewCampaign, RunningMember,
+    Selector,
 };
 pub use commit::{Commit, OutboxRow, gone_how};
 pub use cursor::{Cursor, CursorError, Page};
@@ -79,7 +85,7 @@ use crate::time::Timestamp;
 
 /// Everything that the service asks of its database. Each call is one transaction, or one snapshot.
 #[async_trait]
-pub trait Store: SweepStore + Turns + Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: SweepStore + Turns + Campaigns + Send + Sync + std::fmt::Debug + 'static {
     // The database itself.
 
     /// Brings the schema to this program's version.

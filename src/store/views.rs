@@ -250,7 +250,7 @@ pub struct Reseal {
 /// What passes with time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PurgeBefore {
-    /// Ended rotations that ended before this.
+    /// Ended rotations and campaigns that ended before this.
     pub rotations: Timestamp,
     /// Secrets of accounts that went before this.
     pub secrets: Timestamp,
@@ -267,6 +267,7 @@ pub struct Purged {
     pub rotations: u64,
     pub secrets: u64,
     pub idempotency_keys: u64,
+    pub campaigns: u64,
 }
 
 /// Where a list of rotations begins, newest first.
@@ -278,6 +279,8 @@ pub(super) fn rotation_start(cursor: Option<&Cursor>) -> Result<(i64, Uuid), Cur
             Key::PullSecret { .. }
             | Key::Attention { .. }
             | Key::Audit { .. }
+            | Key::Campaign { .. }
+            | Key::Member { .. }
             | Key::Revocation { .. },
         ) => Err(CursorError::OtherList),
     }
@@ -292,6 +295,8 @@ pub(super) fn pull_secret_start(cursor: Option<&Cursor>) -> Result<String, Curso
             Key::Rotation { .. }
             | Key::Attention { .. }
             | Key::Audit { .. }
+            | Key::Campaign { .. }
+            | Key::Member { .. }
             | Key::Revocation { .. },
         ) => Err(CursorError::OtherList),
     }
@@ -306,6 +311,8 @@ pub(super) fn audit_start(cursor: Option<&Cursor>) -> Result<i64, CursorError> {
             Key::Rotation { .. }
             | Key::PullSecret { .. }
             | Key::Attention { .. }
+            | Key::Campaign { .. }
+            | Key::Member { .. }
             | Key::Revocation { .. },
         ) => Err(CursorError::OtherList),
     }

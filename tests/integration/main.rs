@@ -3,7 +3,9 @@
 mod actors;
 mod api;
 mod audit;
+mod bench;
 mod break_glass;
+mod campaigns;
 mod chaos;
 mod cli;
 mod config;

@@ -18,6 +18,7 @@ const MAY_EXPOSE: [(&str, &str); 16] = [
     ("http/auth.rs", "a test"),
     ("http/document.rs", "the pull secret itself"),
     ("http/extract/headers.rs", "takes a Basic credential apart"),
+    ("http/resource/credential.rs", "the kubeconfig itself"),
     ("http/tests/fixtures.rs", "a test"),
     ("registries/", "sends it to its registry"),
     ("signers/", "signs and logs in with it"),

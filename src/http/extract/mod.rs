@@ -16,7 +16,7 @@ pub use headers::{BasicAuth, ETag, IdempotencyKey, IfNoneMatch, Prefer, Preferre
 pub use query::{Faults, Query};
 
 use super::problem::{ApiError, Constraint, FieldError};
-use crate::ids::{ClusterId, CredentialId, RevocationId, RotationId};
+use crate::ids::{CampaignId, ClusterId, CredentialId, RevocationId, RotationId};
 
 /// The cluster in the path; a malformed id is `400 VAL-005`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,22 @@ impl FromRequest for Cluster {
             let fault = FieldError::new("cluster_id", rule, error.to_string()).value(text);
             ApiError::Path(Box::new(fault))
         }))
+    }
+}
+
+/// The campaign in the path; only the canonical spelling of an id is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CampaignInPath(pub CampaignId);
+
+impl FromRequest for CampaignInPath {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let text = request.match_info().get("campaign_id").unwrap_or_default();
+        let id = uuid::Uuid::try_parse(text).ok();
+        let id = id.filter(|id| id.hyphenated().to_string() == text);
+        ready(id.map(|id| Self(CampaignId(id))).ok_or_else(ApiError::no_campaign))
     }
 }
 

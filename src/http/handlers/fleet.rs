@@ -32,7 +32,7 @@ pub async fn pull_secrets(backend: Data<Backend>, query: Query) -> Answer {
 }
 
 /// At most one word of a list.
-fn single<T>(query: &Query, name: &str) -> Result<Option<T>, ApiError>
+pub(super) fn single<T>(query: &Query, name: &str) -> Result<Option<T>, ApiError>
 where
     T: std::str::FromStr + strum::VariantArray + Copy + Into<&'static str>,
 {

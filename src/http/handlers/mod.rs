@@ -5,12 +5,14 @@
 mod audit;
 mod backend;
 pub mod break_glass;
+mod campaigns;
 mod evidence;
 mod fleet;
 mod once;
 mod operate;
 mod pull_secrets;
 mod registries;
+mod residue;
 mod rotations;
 mod schedule;
 
@@ -48,6 +50,14 @@ pub fn handlers(backend: Backend) -> impl Fn(&mut web::ServiceConfig) + Clone + 
                 Op::SweepRegistry => bind(config, *op, registries::sweep),
                 Op::AcknowledgeRestore => bind(config, *op, registries::acknowledge),
                 Op::ListAuditEvents => bind(config, *op, audit::list),
+                Op::GiveUpResidue => bind(config, *op, residue::give_up),
+                Op::CreateCampaign => bind(config, *op, campaigns::create),
+                Op::ListCampaigns => bind(config, *op, campaigns::list),
+                Op::ReadCampaign => bind(config, *op, campaigns::read),
+                Op::ListCampaignClusters => bind(config, *op, campaigns::clusters),
+                Op::PauseCampaign => bind(config, *op, campaigns::pause),
+                Op::ResumeCampaign => bind(config, *op, campaigns::resume),
+                Op::AbortCampaign => bind(config, *op, campaigns::abort),
                 Op::MgmtListCredentials | Op::AroListCredentials => {
                     bind(config, *op, break_glass::ocm::list);
                 }

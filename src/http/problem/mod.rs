@@ -238,6 +238,12 @@ impl ApiError {
         Self::NotFound { what: "rotation", cluster_id }
     }
 
+    /// There is no such campaign.
+    #[must_use]
+    pub const fn no_campaign() -> Self {
+        Self::NotFound { what: "campaign", cluster_id: None }
+    }
+
     /// The cluster has no such break-glass credential.
     #[must_use]
     pub const fn no_credential(cluster_id: Option<ClusterId>) -> Self {

@@ -4,11 +4,13 @@
 
 mod attention;
 mod audit;
+mod campaign;
 mod credential;
 #[cfg(test)]
 mod credential_tests;
 mod pull_secret;
 mod registry;
+mod residue;
 mod revocation;
 mod rotation;
 #[cfg(test)]
@@ -19,6 +21,9 @@ use serde::Serialize;
 
 pub use attention::AttentionItem;
 pub use audit::{AuditEventList, AuditEventResource};
+pub use campaign::{
+    CampaignList, CampaignMemberList, CampaignMemberResource, CampaignResource, SelectorResource,
+};
 pub use credential::{
     CredentialList, CredentialResource, CredentialStatusResource, Seconds, StateValue, credential,
     credential_list, credential_status,
@@ -31,6 +36,7 @@ pub use registry::{
     Blocked, Limits, MissingResource, RegistryList, RegistryResource, RestoredResource,
     SweepFailure, SweepReport, SweepResource, UnknownResource, registry, sweep_report,
 };
+pub use residue::{GivenUp, GivenUpList};
 pub use revocation::{
     BundleConfirmation, CredentialRevocation, CredentialRevocationList, DecidedCredential,
     EndpointResource, credential_revocation, decided_credential,

@@ -184,6 +184,14 @@ pub fn handlers(config: &mut web::ServiceConfig) {
             | Op::CancelRotation
             | Op::ListPullSecrets
             | Op::ListAllRotations
+            | Op::GiveUpResidue
+            | Op::CreateCampaign
+            | Op::ListCampaigns
+            | Op::ReadCampaign
+            | Op::ListCampaignClusters
+            | Op::PauseCampaign
+            | Op::ResumeCampaign
+            | Op::AbortCampaign
             | Op::ListAuditEvents
             | Op::ListRegistries
             | Op::SweepRegistry

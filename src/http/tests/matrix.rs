@@ -64,6 +64,7 @@ async fn each_role_at_each_row() {
             let path = route
                 .path
                 .replace("{cluster_id}", "cls-1")
+                .replace("{campaign_id}", "01930000-0000-7000-8000-0000000000ab")
                 .replace("{credential_id}", "019300000000700080000000000000ab")
                 .replace("{revocation_id}", "01930000-0000-7000-8000-0000000000ab")
                 .replace("{registry_id}", "local")

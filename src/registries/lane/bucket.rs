@@ -2,6 +2,7 @@
 //!
 //! Knows the rate only; whether the registry is well is the breaker's subject.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use governor::clock::Clock as GovernorClock;
@@ -26,6 +27,16 @@ impl GovernorClock for TokioClock {
     }
 }
 
+/// A tenth may come at once; the others are spread so that burst and all that follows within a period are
+/// `count` together. A full bucket of `count` would let twice as many through in its first period.
+fn quota(count: NonZeroU32, period: Duration) -> Option<Quota> {
+    let burst = NonZeroU32::MIN.saturating_add(count.get() / 10);
+    let others = u128::from(count.get() - burst.get() + 1);
+    // Rounded up: a nanosecond less would be one call more.
+    let interval = u64::try_from(period.as_nanos().div_ceil(others)).unwrap_or(u64::MAX);
+    Quota::with_period(Duration::from_nanos(interval)).map(|quota| quota.allow_burst(burst))
+}
+
 /// A bucket; without a rate it is never empty.
 #[derive(Debug)]
 pub(super) struct Bucket {
@@ -38,9 +49,7 @@ impl Bucket {
         let start = Instant::now();
         let quota = match rate {
             Rate::Off => None,
-            Rate::Per { count, .. } => {
-                rate.interval().and_then(Quota::with_period).map(|quota| quota.allow_burst(count))
-            }
+            Rate::Per { count, period } => quota(count, period),
         };
         let limiter = quota.map(|quota| RateLimiter::direct_with_clock(quota, TokioClock(start)));
         Self { limiter, start }

@@ -23,6 +23,9 @@ pub use self::verdict::Verdict;
 use super::Trouble;
 use super::rate::Rate;
 
+/// Residue gets one of so many tokens.
+const RESIDUE_SHARE: u32 = 10;
+
 /// The limits of one registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneSettings {
@@ -80,6 +83,7 @@ pub struct LaneStatus {
 #[derive(Debug, Clone)]
 pub struct Lane {
     shared: Arc<Shared>,
+    residue: Option<Arc<Shared>>,
 }
 
 #[derive(Debug)]
@@ -89,27 +93,38 @@ struct Shared {
     rate: Rate,
     /// Counted apart from the slots: a waiter for the bucket holds a slot without a permit.
     in_flight: AtomicUsize,
+    /// Who waits for a permit, here and not in the database.
+    waiting: AtomicUsize,
     bucket: Bucket,
     breaker: Mutex<Breaker>,
     changed: watch::Sender<BreakerState>,
+    /// The lane beside which this one runs: its tokens are taken too, and where it stops this one stops.
+    main: Option<Arc<Shared>>,
 }
 
 impl Lane {
     /// A lane whose registry is taken to be well.
     #[must_use]
     pub fn new(settings: LaneSettings) -> Self {
-        let max_concurrent = settings.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
-        Self {
-            shared: Arc::new(Shared {
-                slots: Arc::new(Semaphore::new(max_concurrent)),
-                max_concurrent,
-                rate: settings.rate,
-                in_flight: AtomicUsize::new(0),
-                bucket: Bucket::new(settings.rate),
-                breaker: Mutex::new(Breaker::new(settings.breaker, Instant::now())),
-                changed: watch::Sender::new(BreakerState::Closed),
-            }),
-        }
+        let (breaker, rate) = (settings.breaker.clone(), settings.rate.slowed(RESIDUE_SHARE));
+        let shared = Arc::new(Shared::new(settings, None));
+        let beside = LaneSettings { max_concurrent: 1, rate, breaker };
+        let residue = Some(Arc::new(Shared::new(beside, Some(Arc::clone(&shared)))));
+        Self { shared, residue }
+    }
+
+    /// The lane of what the registry would not let go: one call at a time, at most a tenth of the rate, with
+    /// a breaker of its own, so that a thousand hopeless deletions keep nobody waiting.
+    #[must_use]
+    pub fn residue(&self) -> Self {
+        let shared = self.residue.as_ref().map_or_else(|| Arc::clone(&self.shared), Arc::clone);
+        Self { shared, residue: None }
+    }
+
+    /// How many wait in [`Lane::permit`].
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting.load(Ordering::Relaxed)
     }
 
     /// A permit now, or why not. Never waits; a refusal costs no token of the bucket.
@@ -119,7 +134,7 @@ impl Lane {
     pub fn try_permit(&self) -> Result<Permit, NotNow> {
         self.refuse_when_closed_off()?;
         let slot = Arc::clone(&self.shared.slots).try_acquire_owned().map_err(|_| self.full())?;
-        self.shared.bucket.take().map_err(|until| self.empty(until))?;
+        self.shared.take(&mut false).map_err(|until| self.empty(until))?;
         self.enter(slot)
     }
 
@@ -130,6 +145,7 @@ impl Lane {
     /// # Errors
     /// [`NotNow`] of the kinds `Breaker` and `Rate`.
     pub async fn permit(&self) -> Result<Permit, NotNow> {
+        let _waiting = Waiting::new(&self.shared.waiting);
         let mut changes = self.subscribe();
         let slot = loop {
             self.refuse_when_closed_off()?;
@@ -141,9 +157,10 @@ impl Lane {
                 _ = changes.changed() => {}
             }
         };
+        let mut own = false;
         loop {
             self.refuse_when_closed_off()?;
-            let Err(until) = self.shared.bucket.take() else { return self.enter(slot) };
+            let Err(until) = self.shared.take(&mut own) else { return self.enter(slot) };
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {}
                 _ = changes.changed() => {}
@@ -155,6 +172,15 @@ impl Lane {
     #[must_use]
     pub fn limits(&self) -> (usize, Rate) {
         (self.shared.max_concurrent, self.shared.rate)
+    }
+
+    /// Trouble of a call whose permit is gone: it needs neither a slot nor a token, or a registry that hangs on
+    /// every slot would never be found out.
+    pub fn trouble(&self, trouble: Trouble) {
+        let entered = self.shared.breaker().enter(Instant::now());
+        if let Ok(pass) = entered {
+            self.shared.settle(pass, Verdict::Trouble(trouble));
+        }
     }
 
     /// The lane as it is now.
@@ -178,9 +204,13 @@ impl Lane {
     }
 
     fn refuse_when_closed_off(&self) -> Result<(), NotNow> {
-        let breaker = self.shared.breaker();
-        let refusal = breaker.refusal(Instant::now());
-        refusal.map_or(Ok(()), |refusal| Err(not_now(refusal, breaker.last_error())))
+        for shared in self.shared.main.iter().chain([&self.shared]) {
+            let breaker = shared.breaker();
+            if let Some(refusal) = breaker.refusal(Instant::now()) {
+                return Err(not_now(refusal, breaker.last_error()));
+            }
+        }
+        Ok(())
     }
 
     fn enter(&self, slot: OwnedSemaphorePermit) -> Result<Permit, NotNow> {
@@ -221,6 +251,30 @@ fn not_now(refusal: Refusal, last_error: Option<&Trouble>) -> NotNow {
 }
 
 impl Shared {
+    fn new(settings: LaneSettings, main: Option<Arc<Self>>) -> Self {
+        let max_concurrent = settings.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            slots: Arc::new(Semaphore::new(max_concurrent)),
+            max_concurrent,
+            rate: settings.rate,
+            in_flight: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            bucket: Bucket::new(settings.rate),
+            breaker: Mutex::new(Breaker::new(settings.breaker, Instant::now())),
+            changed: watch::Sender::new(BreakerState::Closed),
+            main,
+        }
+    }
+
+    /// A token of this bucket, unless `own` says that it was taken before, and one of the main lane's.
+    fn take(&self, own: &mut bool) -> Result<(), Instant> {
+        if !*own {
+            self.bucket.take()?;
+            *own = true;
+        }
+        self.main.as_ref().map_or(Ok(()), |main| main.bucket.take())
+    }
+
     /// No code panics under this lock; a poisoned one would be as good as any.
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
@@ -240,6 +294,22 @@ impl Shared {
             Verdict::Trouble(trouble) => breaker.trouble(pass, trouble, rand::random(), now),
         }
         self.announce(&breaker);
+    }
+}
+
+/// Counts somebody who waits, for as long as it lives.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -50,9 +50,9 @@ async fn so_many_calls_at_once_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_bucket_gives_a_burst_and_then_one_by_one() {
-    let lane = lane(10, "3/3s");
-    for _ in 0..3 {
+async fn the_bucket_gives_a_tenth_at_once_and_then_one_by_one() {
+    let lane = lane(10, "19/18s");
+    for _ in 0..2 {
         lane.try_permit().unwrap().report(Verdict::Healthy);
     }
     let refused = lane.try_permit().unwrap_err();
@@ -62,6 +62,28 @@ async fn the_bucket_gives_a_burst_and_then_one_by_one() {
     lane.permit().await.unwrap().report(Verdict::Healthy);
     lane.permit().await.unwrap().report(Verdict::Healthy);
     assert_eq!(began.elapsed(), 2 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_no_period_do_more_calls_begin_than_the_rate_says() {
+    for (count, rate) in [(1, "1/1s"), (3, "3/1s"), (7, "7/1s"), (60, "60/1s"), (500, "500/1s")] {
+        let lane = lane(10, rate);
+        let mut begins = Vec::new();
+        let end = Instant::now() + 5 * SECOND;
+        // Everything is taken at once, after a rest and all the time after it.
+        advance(60 * SECOND).await;
+        while Instant::now() < end + 60 * SECOND {
+            lane.permit().await.unwrap().report(Verdict::Healthy);
+            begins.push(Instant::now());
+        }
+        let within = |first: &Instant| {
+            begins.iter().filter(|at| *at >= first && **at < *first + SECOND).count()
+        };
+        let most = begins.iter().map(within).max().unwrap();
+        assert!(most <= count, "{rate}: {most}");
+        let least = 5 * count * 9 / 10;
+        assert!(begins.len() >= least, "{rate}: {} of {least}", begins.len());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,4 +215,53 @@ async fn since_tells_when_the_trouble_began() {
     let status = lane.status();
     assert_eq!((status.since, status.breaker), (began, BreakerState::Open));
     assert_eq!(status.last_error.unwrap().kind, TroubleKind::ServerError);
+}
+
+#[tokio::test(start_paused = true)]
+async fn residue_has_one_call_and_a_tenth_of_the_tokens_of_the_same_bucket() {
+    let lane = lane(5, "30/30s");
+    let residue = lane.residue();
+    let hopeless = residue.try_permit().unwrap();
+    assert_eq!(residue.try_permit().unwrap_err().kind, NotNowKind::Full);
+    // It is one call on top of the others, but the tokens are the same: one of four is gone.
+    let others: Vec<Permit> = (0..3).map(|_| lane.try_permit().unwrap()).collect();
+    assert!(matches!(lane.try_permit().unwrap_err().kind, NotNowKind::Rate { .. }));
+    hopeless.report(Verdict::Healthy);
+    let later = Instant::now() + 10 * SECOND;
+    assert_eq!(residue.try_permit().unwrap_err().kind, NotNowKind::Rate { until: later });
+    drop(others);
+    let waiter = tokio::spawn({
+        let residue = residue.clone();
+        async move { residue.permit().await.map(drop) }
+    });
+    tokio::task::yield_now().await;
+    assert_eq!((residue.waiting(), lane.waiting()), (1, 0));
+    advance(10 * SECOND).await;
+    assert_eq!(waiter.await.unwrap(), Ok(()));
+    assert_eq!(residue.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn residue_stops_where_the_registry_stops_and_stops_nobody() {
+    let lane = lane(2, "off");
+    let residue = lane.residue();
+    open(&residue).await;
+    lane.try_permit().unwrap().report(Verdict::Healthy);
+    advance(60 * SECOND).await;
+    residue.try_permit().unwrap().report(Verdict::Healthy);
+    open(&lane).await;
+    let refused = residue.try_permit().unwrap_err();
+    assert!(matches!(refused.kind, NotNowKind::Breaker { .. }), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_is_told_without_a_slot_and_without_a_token() {
+    let lane = lane(1, "1/1h");
+    let _hangs = lane.try_permit().unwrap();
+    for _ in 0..5 {
+        lane.trouble(Trouble::timeout());
+    }
+    assert_eq!(lane.status().breaker, BreakerState::Open);
+    lane.trouble(Trouble::timeout());
+    assert_eq!(lane.status().breaker, BreakerState::Open, "nothing goes through that could fail");
 }

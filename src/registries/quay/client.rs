@@ -5,15 +5,17 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT,
 };
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Body, Client, Method, RequestBuilder, Response, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use super::timely::Timely;
 use super::token_file::TokenFile;
 use crate::registries::{CallContext, Trouble, TroubleKind};
 use crate::time::Timestamp;
@@ -145,7 +147,9 @@ impl Api {
             .header(AUTHORIZATION, secret_header("Bearer", token.expose_secret()))
             .header(ACCEPT, "application/json");
         if let Some(body) = request.body {
-            builder = builder.json(body);
+            let bytes = Bytes::from(body.to_string());
+            let body = Body::wrap(Timely::new(bytes, call.tokio_deadline()));
+            builder = builder.header(CONTENT_TYPE, "application/json").body(body);
         }
         exchange(call, builder, &url, request.limit).await
     }
@@ -210,7 +214,7 @@ fn unsent_or_lost(error: &reqwest::Error) -> Failure {
         Failure::NotApplied(misconfigured("url cannot be called as it is configured"))
     } else if error.is_connect() {
         Failure::NotApplied(Trouble::new(TroubleKind::Connect, "the registry cannot be reached"))
-    } else if error.is_timeout() {
+    } else if error.is_timeout() || error.is_body() {
         Failure::Lost(Trouble::timeout())
     } else {
         Failure::Lost(Trouble::new(TroubleKind::ServerError, "the registry broke the answer off"))

@@ -18,6 +18,7 @@ mod robots;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod timely;
 mod token_file;
 mod usage;
 

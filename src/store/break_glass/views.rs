@@ -123,7 +123,9 @@ pub(in crate::store) fn revocation_start(
             Key::Rotation { .. }
             | Key::PullSecret { .. }
             | Key::Attention { .. }
-            | Key::Audit { .. },
+            | Key::Audit { .. }
+            | Key::Campaign { .. }
+            | Key::Member { .. },
         ) => Err(CursorError::OtherList.into()),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::commit::{AccountChange, Changes, RecordChange, RotationChange};
 use super::super::{AuditSeal, Commit, PurgeBefore, Purged, RotationRow, StoreError};
+use super::campaigns::CampaignEntry;
 use super::lists::number;
 use super::{AccountRow, ClusterRow, Record, Tables};
 use crate::ids::{ClusterId, Generation};
@@ -55,6 +56,10 @@ impl Tables {
             }
         }
         for RotationChange { rotation, .. } in &changes.rotations {
+            let known = self.rotations.get(&rotation.id);
+            if known.is_some_and(|row| row.rotation.completed_at.is_some()) {
+                return duplicate("rotations.rotation_id");
+            }
             if self.slot_is_taken(commit.cluster_id, rotation) {
                 return duplicate("rotations.cluster_id, rotations.slot");
             }
@@ -144,7 +149,12 @@ impl Tables {
         self.rotations.retain(|id, _| !rotations.contains(id));
         self.secrets.retain(|id, _| !secrets.contains(id));
         self.requests.retain(|key, _| !requests.contains(key));
+        let ended = |entry: &CampaignEntry| entry.ended_at();
+        let campaigns = self.campaigns.iter().map(|(id, entry)| (ended(entry), *id));
+        let campaigns = oldest(campaigns, before.rotations, batch.min(4));
+        self.campaigns.retain(|id, _| !campaigns.contains(id));
         Purged {
+            campaigns: number(campaigns.len()),
             rotations: number(rotations.len()),
             secrets: number(secrets.len()),
             idempotency_keys: number(requests.len()),

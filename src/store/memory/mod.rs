@@ -6,6 +6,7 @@
 
 mod audit;
 mod break_glass;
+mod campaigns;
 mod commit;
 mod idempotency;
 mod lists;
@@ -32,7 +33,8 @@ use super::{
     TroubleCounts, UsageCandidate, UsageScope,
 };
 use crate::ids::{
-    AccountId, AccountName, CallToken, ClusterId, Generation, RegistryId, ReplicaId, RotationId,
+    AccountId, AccountName, CallToken, CampaignId, ClusterId, Generation, RegistryId, ReplicaId,
+    RotationId,
 };
 use crate::state::pull_secret::{Account, AccountPhase, GoneHow, PullSecret, StateName};
 use crate::time::Timestamp;
@@ -63,6 +65,7 @@ struct Tables {
     sweeps: sweep::Sweeps,
     break_glass: break_glass::Tables,
     line: BTreeMap<ClusterId, turns::Waiting>,
+    campaigns: BTreeMap<CampaignId, campaigns::CampaignEntry>,
     /// Counter and keys.
     replicas: BTreeMap<ReplicaId, (u64, Vec<String>)>,
     /// When a reading of use is due, and until when the last one told.

@@ -10,6 +10,7 @@ mod attention;
 mod audit;
 mod break_glass;
 mod break_glass_store;
+mod campaigns;
 mod commit;
 mod due;
 mod error;

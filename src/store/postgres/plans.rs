@@ -56,6 +56,16 @@ async fn every_statement_uses_the_index_that_it_names() {
         (break_glass_sql::COUNT_STUCK, "break_glass_quarantined"),
         (account::SELECT_LIVE, "accounts_live"),
         (account::SELECT_BORN, "accounts_by_generation"),
+        (campaigns::LIST, "campaigns_pkey"),
+        (campaigns::MEMBERS, "campaign_clusters_pkey"),
+        (campaigns::MEMBERS_OF_STATUS, "campaign_clusters_by_status"),
+        (campaigns::ANYTHING, "campaigns_driven"),
+        (campaigns::CLAIM, "campaigns_driven"),
+        (campaigns::FIND, "pull_secrets_pkey"),
+        (campaigns::RUNNING, "campaign_clusters_by_status"),
+        (campaigns::NEXT, "campaign_clusters_by_status"),
+        (campaigns::COUNT_BEGUN, "campaign_clusters_started"),
+        (campaigns::COUNT_DELETING, "accounts_deleting"),
         (rotation::SELECT_OPEN, "rotations_open"),
         (record::SELECT_HEAD, "pull_secrets_pkey"),
         (record::SELECT_HEAD, "clusters_pkey"),
@@ -105,6 +115,7 @@ async fn every_statement_uses_the_index_that_it_names() {
         (upkeep::PURGE_ROTATIONS, "rotations_ended"),
         (upkeep::PURGE_SECRETS, "account_secrets_gone"),
         (upkeep::PURGE_KEYS, "idempotency_keys_by_age"),
+        (upkeep::PURGE_CAMPAIGNS, "campaigns_ended"),
     ];
     for (sql, index) in cases {
         let plan = plan(&mut db, sql).await;
@@ -119,6 +130,12 @@ async fn pages_are_read_in_the_order_of_their_index() {
     let (store, mut db) = empty().await;
     sqlx::raw_sql("SET enable_sort = off").execute(&mut db).await.unwrap();
     let pages = [
+        campaigns::LIST,
+        campaigns::MEMBERS,
+        campaigns::MEMBERS_OF_STATUS,
+        campaigns::FIND,
+        campaigns::NEXT,
+        campaigns::RUNNING,
         account::SELECT_LIVE,
         rotations::CLUSTER_ROWS,
         rotations::STATUS_ROWS,

@@ -59,5 +59,9 @@ pub(super) async fn write(
     change: &RotationChange<'_>,
 ) -> Result<(), StoreError> {
     let query = bind_rotation!(query(UPSERT), cluster_id, change);
-    query.execute(db).await.map_err(map).map(drop)
+    let done = query.execute(db).await.map_err(map)?;
+    if done.rows_affected() == 1 {
+        return Ok(());
+    }
+    Err(StoreError::Duplicate { what: "rotations.rotation_id".to_owned() })
 }

@@ -154,6 +154,11 @@ pub(super) const PURGE_KEYS: &str = "DELETE FROM idempotency_keys \
      WHERE (key_hash, caller_hash) IN (SELECT key_hash, caller_hash FROM idempotency_keys \
      WHERE created_at < $1 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
 
+/// Index: `campaigns_ended`. Each takes its members along, hence so few at once.
+pub(super) const PURGE_CAMPAIGNS: &str = "DELETE FROM campaigns WHERE campaign_id IN \
+     (SELECT campaign_id FROM campaigns WHERE completed_at < $1 AND running = 0 \
+     ORDER BY completed_at LIMIT least($2, 4) FOR UPDATE SKIP LOCKED)";
+
 pub(super) async fn purge(pool: &PgPool, before: PurgeBefore) -> Result<Purged, StoreError> {
     let mut tx = write(pool).await?;
     let purged = purge_in(&mut tx, before).await;
@@ -161,16 +166,17 @@ pub(super) async fn purge(pool: &PgPool, before: PurgeBefore) -> Result<Purged, 
 }
 
 async fn purge_in(db: &mut PgConnection, before: PurgeBefore) -> Result<Purged, StoreError> {
-    let mut passed = [0; 3];
+    let mut passed = [0; 4];
     let work = [
         (PURGE_ROTATIONS, before.rotations),
         (PURGE_SECRETS, before.secrets),
         (PURGE_KEYS, before.idempotency_keys),
+        (PURGE_CAMPAIGNS, before.rotations),
     ];
     for (passed, (sql, end)) in passed.iter_mut().zip(work) {
         let query = query(sql).bind(end).bind(i64::from(before.batch));
         *passed = query.execute(&mut *db).await.map_err(map)?.rows_affected();
     }
-    let [rotations, secrets, idempotency_keys] = passed;
-    Ok(Purged { rotations, secrets, idempotency_keys })
+    let [rotations, secrets, idempotency_keys, campaigns] = passed;
+    Ok(Purged { rotations, secrets, idempotency_keys, campaigns })
 }

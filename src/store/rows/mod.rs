@@ -10,6 +10,7 @@ pub(in crate::store) mod break_glass;
 pub(in crate::store) mod break_glass_list;
 pub(in crate::store) mod break_glass_sql;
 pub(in crate::store) mod break_glass_store;
+pub(in crate::store) mod campaign;
 pub(in crate::store) mod decode;
 pub(in crate::store) mod idempotency;
 pub(in crate::store) mod read;

@@ -21,7 +21,8 @@ macro_rules! rotation_columns {
 }
 pub(in crate::store) use rotation_columns;
 
-/// What a later write changes: whose rotation it is, and what was asked for, never does.
+/// What a later write changes: whose rotation it is, and what was asked for, never does; nor does anything of
+/// one that has ended.
 macro_rules! rotation_changes {
     () => {
         "ON CONFLICT (rotation_id) DO UPDATE SET status = excluded.status, \
@@ -34,7 +35,8 @@ macro_rules! rotation_changes {
          error_registry_id = excluded.error_registry_id, slot = excluded.slot, \
          from_generation = excluded.from_generation, to_generation = excluded.to_generation, \
          started_at = excluded.started_at, promoted_at = excluded.promoted_at, \
-         completed_at = excluded.completed_at, scope = excluded.scope"
+         completed_at = excluded.completed_at, scope = excluded.scope \
+         WHERE rotations.completed_at IS NULL"
     };
 }
 pub(in crate::store) use rotation_changes;

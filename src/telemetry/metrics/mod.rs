@@ -62,6 +62,8 @@ pub struct Metrics {
     panics: IntCounterVec,
     db_duration: HistogramVec,
     breaker_open: IntGaugeVec,
+    campaigns: IntCounterVec,
+    campaign_clusters: IntCounterVec,
     sweeps: IntCounterVec,
     sweep_deletions: IntCounterVec,
     sweep_accounts: IntGaugeVec,
@@ -197,6 +199,16 @@ impl Metrics {
             burnt_accounts: make.gauge(
                 "burnt_accounts",
                 "Accounts whose create was lost and that are not certainly gone yet.",
+            )?,
+            campaigns: make.counters(
+                "campaigns_total",
+                "What happened to campaigns of rotations.",
+                &["event"],
+            )?,
+            campaign_clusters: make.counters(
+                "campaign_clusters_total",
+                "Clusters of campaigns that came to a result.",
+                &["status"],
             )?,
             replicas_live: make.gauge("replicas_live", "Replicas that live, as this one sees it.")?,
             takeovers: make.counter(
@@ -338,6 +350,16 @@ impl Metrics {
     /// One ended rotation.
     pub fn rotation_ended(&self, reason: &'static str, end: &'static str) {
         self.rotations_ended.with_label_values(&[reason, end]).inc();
+    }
+
+    /// A campaign was created, paused, resumed, aborted, stopped or completed.
+    pub fn campaign(&self, event: &'static str) {
+        self.campaigns.with_label_values(&[event]).inc();
+    }
+
+    /// A cluster of a campaign came to its result.
+    pub fn campaign_cluster(&self, status: &'static str) {
+        self.campaign_clusters.with_label_values(&[status]).inc();
     }
 
     /// One caught panic.

@@ -1,6 +1,5 @@
 //! Everything below HTTP, in one process, over a database of its own.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -17,12 +16,12 @@ use hyperfleet_credentials::actors::shard::CommandError;
 use hyperfleet_credentials::actors::system::{System, wait_until};
 use hyperfleet_credentials::crypto::{SharedKeyring, generate_key};
 use hyperfleet_credentials::ids::{ClusterId, Generation, RegistryId, RotationId};
-use hyperfleet_credentials::registries::Registry as _;
 use hyperfleet_credentials::registries::lane::{BreakerSettings, Lane, LaneSettings};
 use hyperfleet_credentials::registries::rate::Rate;
 use hyperfleet_credentials::registries::scripted::{Flavour, Scripted};
+use hyperfleet_credentials::registries::{Marker, Registry as _};
 use hyperfleet_credentials::state::pull_secret::{
-    Backoff, Command, EvidenceSource, OnDeadline, Policy, PullSecret, RegistryPolicy,
+    Account, Backoff, Command, EvidenceSource, OnDeadline, Policy, PullSecret, RegistryPolicy,
     RotationReason, StateName,
 };
 use hyperfleet_credentials::store::{SqliteStore, Store};
@@ -30,6 +29,8 @@ use hyperfleet_credentials::telemetry::metrics::Metrics;
 use hyperfleet_credentials::time::{Clock, SystemClock, Timestamp};
 use tempfile::TempDir;
 use uuid::Uuid;
+
+use crate::support::stock::Stock;
 
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -89,16 +90,40 @@ pub struct World {
     pub clock: Arc<TestClock>,
     pub system: System,
     pub deps: Arc<Deps>,
+    /// The second registry, `other`.
+    pub other: Scripted,
     directory: TempDir,
-    flavour: Flavour,
-    tuning: Tuning,
+    setting: Setting,
+}
+
+/// How a world is made.
+#[derive(Clone)]
+pub struct Setting {
+    pub flavour: Flavour,
+    pub tuning: Tuning,
+    /// The limits of each registry.
+    pub lane: LaneSettings,
+    /// Whether there is a second registry; then a cluster has to say where it wants its accounts.
+    pub two: bool,
+}
+
+impl Setting {
+    pub fn new(flavour: Flavour) -> Self {
+        let breaker = BreakerSettings {
+            min_pause: Duration::from_millis(50),
+            max_pause: Duration::from_millis(200),
+            ..BreakerSettings::default()
+        };
+        let lane = LaneSettings { max_concurrent: 8, rate: Rate::Off, breaker };
+        Self { flavour, tuning: tuning(), lane, two: false }
+    }
 }
 
 pub fn cluster(name: &str) -> ClusterId {
     name.parse().unwrap()
 }
 
-fn policy(flavour: Flavour) -> Policy {
+fn policy(flavour: Flavour, registries: &[&str]) -> Policy {
     let rules = RegistryPolicy {
         enabled: true,
         prefix: "hyp".to_owned(),
@@ -129,7 +154,7 @@ fn policy(flavour: Flavour) -> Policy {
         denied_after: Duration::from_secs(3600),
         failed_after: Duration::from_secs(3600),
         history_after: Duration::from_secs(24 * 3600),
-        registries: BTreeMap::from([("scripted".parse().unwrap(), rules)]),
+        registries: registries.iter().map(|id| (id.parse().unwrap(), rules.clone())).collect(),
     }
 }
 
@@ -150,29 +175,43 @@ pub fn tuning() -> Tuning {
 
 impl World {
     pub async fn start(flavour: Flavour) -> Self {
-        Self::start_with(flavour, tuning()).await
+        Self::start_as(Setting::new(flavour)).await
     }
 
     pub async fn start_with(flavour: Flavour, tuning: Tuning) -> Self {
+        Self::start_as(Setting { tuning, ..Setting::new(flavour) }).await
+    }
+
+    pub async fn start_as(setting: Setting) -> Self {
         let directory = tempfile::tempdir().unwrap();
         generate_key(&directory.path().join("keys"), "test", true).unwrap();
-        let registry = Scripted::new(flavour);
-        let clock = Arc::new(TestClock::default());
-        let deps = make_deps(&directory, &registry, flavour, &clock, &tuning).await;
+        let registry = Scripted::new(setting.flavour);
+        let other = Scripted::new(setting.flavour);
+        Self::over(directory, registry, other, Arc::new(TestClock::default()), setting).await
+    }
+
+    async fn over(
+        directory: TempDir,
+        registry: Scripted,
+        other: Scripted,
+        clock: Arc<TestClock>,
+        setting: Setting,
+    ) -> Self {
+        let second = setting.two.then_some(("other", &other));
+        let registries = std::iter::once(("scripted", &registry)).chain(second);
+        let deps = make_deps(&directory, registries.collect(), &clock, &setting).await;
         let system = System::start(deps.clone(), None).await.unwrap();
-        Self { registry, clock, system, deps, directory, flavour, tuning }
+        Self { registry, clock, system, deps, other, directory, setting }
     }
 
     /// The process ends without a word and a new one starts over the same database.
     pub async fn die_and_start_again(self) -> Self {
-        let Self { registry, clock, system, deps, directory, flavour, tuning } = self;
+        let Self { registry, clock, system, deps, other, directory, setting } = self;
         // As little as a kill: what runs is not waited for.
         system.stop(Duration::ZERO).await;
         deps.store.close().await;
         drop(deps);
-        let deps = make_deps(&directory, &registry, flavour, &clock, &tuning).await;
-        let system = System::start(deps.clone(), None).await.unwrap();
-        Self { registry, clock, system, deps, directory, flavour, tuning }
+        Self::over(directory, registry, other, clock, setting).await
     }
 
     pub async fn execute(&self, name: &str, command: Command) -> Result<Executed, CommandError> {
@@ -182,6 +221,43 @@ impl World {
     pub async fn issue(&self, name: &str) -> Result<Executed, CommandError> {
         let cluster_id = cluster(name);
         self.execute(name, Command::Issue { cluster_id, registries: None }).await
+    }
+
+    /// Asks for a pull secret with accounts at these registries.
+    pub async fn issue_at(&self, name: &str, registries: &[&str]) {
+        let cluster_id = cluster(name);
+        let registries = Some(registries.iter().map(|id| id.parse().unwrap()).collect());
+        self.execute(name, Command::Issue { cluster_id, registries }).await.unwrap();
+    }
+
+    /// Clusters with an account each that the registry did not let go, to be tried again now.
+    pub async fn plant_residue(&self, name: &str) {
+        let day = Duration::from_secs(25 * 3600);
+        let now = self.clock.now();
+        let past =
+            Timestamp::from_micros(now.as_micros() - i64::try_from(day.as_micros()).unwrap());
+        let username = |account: &Account| self.registry.username(account.name.as_str());
+        let stock = Stock::active(&self.deps.policy, past, name, &username).not_let_go("in use");
+        self.store(&stock).await;
+    }
+
+    /// A cluster that is served.
+    pub async fn plant_active(&self, name: &str) {
+        let username = |account: &Account| self.registry.username(account.name.as_str());
+        let stock = Stock::active(&self.deps.policy, self.clock.now(), name, &username);
+        self.store(&stock).await;
+    }
+
+    async fn store(&self, stock: &Stock<'_>) {
+        let installation = self.deps.installation.clone();
+        for (account, secret) in stock.store(self.deps.store.as_ref(), &self.deps.keyring).await {
+            let marker = Marker {
+                installation: installation.clone(),
+                cluster_id: Some(stock.record().cluster_id.clone()),
+                generation: account.born_generation,
+            };
+            assert!(self.registry.add_marked(account.name.as_str(), marker, secret));
+        }
     }
 
     /// Asks for a pull secret and waits until it is there.
@@ -225,6 +301,14 @@ impl World {
                 record.state.name() == StateName::Active
                     && record.generation() == Generation(generation)
             })
+        })
+        .await;
+    }
+
+    /// Waits until this generation is served.
+    pub async fn until_generation(&self, name: &str, generation: u32) {
+        self.until(name, |record| {
+            record.is_some_and(|record| record.generation() == Generation(generation))
         })
         .await;
     }
@@ -274,43 +358,43 @@ pub fn state(snapshot: &Snapshot) -> Option<StateName> {
 
 async fn make_deps(
     directory: &TempDir,
-    registry: &Scripted,
-    flavour: Flavour,
+    registries: Vec<(&str, &Scripted)>,
     clock: &Arc<TestClock>,
-    tuning: &Tuning,
+    setting: &Setting,
 ) -> Arc<Deps> {
     let url = format!("sqlite://{}", directory.path().join("test.db").display());
     let store = SqliteStore::open(&url, 2).await.unwrap();
     store.migrate().await.unwrap();
-    let policy = policy(flavour);
-    let id: RegistryId = "scripted".parse().unwrap();
-    let timeout = policy.registries[&id].timeout;
-    assert_eq!(registry.capabilities().own_secret, flavour == Flavour::Chosen);
-    let breaker = BreakerSettings {
-        min_pause: Duration::from_millis(50),
-        max_pause: Duration::from_millis(200),
-        ..BreakerSettings::default()
+    let flavour = setting.flavour;
+    let ids: Vec<&str> = registries.iter().map(|(id, _)| *id).collect();
+    let policy = policy(flavour, &ids);
+    let configured = |(id, registry): &(&str, &Scripted)| {
+        assert_eq!(registry.capabilities().own_secret, flavour == Flavour::Chosen);
+        let id: RegistryId = id.parse().unwrap();
+        let configured = ConfiguredRegistry {
+            registry: Arc::new(Scripted::clone(registry)),
+            lane: Lane::new(setting.lane.clone()),
+            host: format!("{id}.test"),
+            aliases: Vec::new(),
+            email: None,
+            timeout: policy.registries[&id].timeout,
+        };
+        (id, configured)
     };
-    let configured = ConfiguredRegistry {
-        registry: Arc::new(registry.clone()),
-        lane: Lane::new(LaneSettings { max_concurrent: 8, rate: Rate::Off, breaker }),
-        host: "registry.test".to_owned(),
-        aliases: Vec::new(),
-        email: None,
-        timeout,
-    };
+    let registries = registries.iter().map(configured).collect();
+    let tuning = setting.tuning.clone();
     Arc::new(Deps {
         store: Arc::new(store),
         keyring: Arc::new(SharedKeyring::load(&directory.path().join("keys"), None).unwrap()),
         clock: clock.clone(),
         policy,
-        registries: BTreeMap::from([(id, configured)]),
+        registries,
         metrics: Arc::new(Metrics::new().unwrap()),
         installation: "test".to_owned(),
-        tuning: tuning.clone(),
         activity: Activity::default(),
         restored: RestoredLatch::default(),
         replica: Replica::new(tuning.lease, tuning.trust_after),
+        tuning,
         failpoints: None,
     })
 }

@@ -1,6 +1,7 @@
 //! The HTTP contract, line by line, against the real program.
 
 mod auth;
+mod campaigns;
 mod errors;
 mod evidence;
 mod fleet;
@@ -8,7 +9,8 @@ mod headers;
 mod operate;
 mod parts;
 mod pull_secrets;
-mod refusals;
+pub mod refusals;
+mod residue;
 mod rollback;
 mod rotations;
 mod schedule;

@@ -20,24 +20,36 @@ use hyperfleet_credentials::http::limits::Limits;
 use hyperfleet_credentials::http::server::api_app;
 use hyperfleet_credentials::registries::scripted::{Fault, Flavour, Verb};
 use hyperfleet_credentials::telemetry::metrics::Metrics;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
 use crate::actors::world::World;
 
 const PATH: &str = "/v1/clusters/cls-1/pull-secrets";
 
+/// Whose token is the name of a role has it.
 struct Everybody;
 
 #[async_trait]
 impl Authenticator for Everybody {
-    async fn authenticate(&self, _token: &SecretString) -> Result<Principal, AuthError> {
-        Ok(Principal { name: "admin-1".to_owned(), role: Role::Admin })
+    async fn authenticate(&self, token: &SecretString) -> Result<Principal, AuthError> {
+        let role = match token.expose_secret() {
+            "adapter" => Role::Adapter,
+            "operator" => Role::Operator,
+            "admin" => Role::Admin,
+            _ => Role::Viewer,
+        };
+        Ok(Principal { name: format!("{}-1", token.expose_secret()), role })
     }
 }
 
 /// Status, `Retry-After` and body of one request.
 async fn ask(world: &World, method: Method, path: &str) -> (u16, Option<u64>, Value) {
+    ask_as(world, "admin", TestRequest::with_uri(path).method(method)).await
+}
+
+/// The same for somebody with this role.
+pub async fn ask_as(world: &World, role: &str, request: TestRequest) -> (u16, Option<u64>, Value) {
     let lifecycle = Lifecycle::default();
     lifecycle.begin_serving();
     let edge = Data::new(Edge {
@@ -55,8 +67,7 @@ async fn ask(world: &World, method: Method, path: &str) -> (u16, Option<u64>, Va
     let reads = ReadLog::start(world.deps.clone(), AuditReads::Off, reads::BUFFER);
     backend.set(Work::new(world.deps.clone(), world.system.shards.clone(), repeats, reads));
     let app = init_service(api_app(edge, handlers(backend))).await;
-    let request = TestRequest::with_uri(path).method(method);
-    let request = request.insert_header(("authorization", "Bearer x")).to_request();
+    let request = request.insert_header(("authorization", format!("Bearer {role}"))).to_request();
     let answer = call_service(&app, request).await;
     let status = answer.status().as_u16();
     let after = answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
@@ -64,7 +75,7 @@ async fn ask(world: &World, method: Method, path: &str) -> (u16, Option<u64>, Va
     (status, after.map(|text| text.parse().unwrap()), body)
 }
 
-async fn until(world: &World, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+pub async fn until(world: &World, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let asking = async {
         loop {
             let (_, _, body) = ask(world, Method::GET, path).await;

@@ -260,7 +260,7 @@ async fn slot_due(arena: &mut Arena, random: &mut StdRng) {
         }
         arena.restart("").await;
         tokio::time::sleep(Duration::from_millis(random.random_range(0..600))).await;
-        if arena.scene.replicas == 1 {
+        if let Database::Sqlite(_) = arena.scene.database {
             second_process(arena).await;
         }
         arena.service.kill();

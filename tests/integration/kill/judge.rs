@@ -113,6 +113,16 @@ impl Rows {
         lines.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
+    /// What the audit tells of one cluster, a line each.
+    pub async fn story_of_cluster(&self, cluster: &str) -> String {
+        let sql = "SELECT CAST(at AS TEXT), action || ' ' || coalesce(account, ''), CAST(detail AS TEXT) \
+                   FROM audit_events WHERE cluster_id = $1 ORDER BY event_id DESC LIMIT 60";
+        let lines: Vec<(String, String, String)> = all!(self, sql, cluster);
+        let line =
+            |(at, action, detail): &(String, String, String)| format!("{at} {action} {detail}");
+        lines.iter().rev().map(line).collect::<Vec<_>>().join("\n")
+    }
+
     /// The calls that are announced and not answered.
     pub async fn open_calls(&self) -> Vec<OpenCall> {
         let sql = "SELECT name, call, (SELECT coalesce(max(event_id), 0) FROM audit_events) \

@@ -3,12 +3,13 @@
 mod audit;
 mod backends;
 mod break_glass;
+mod campaigns;
 mod histories;
 mod keys;
 mod lists;
 mod postgres;
 mod replicas;
-mod script;
+pub mod script;
 mod sqlite;
 mod steps;
 mod sweeps;

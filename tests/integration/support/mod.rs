@@ -11,4 +11,5 @@ pub mod needles;
 pub mod postgres;
 pub mod seed;
 pub mod service;
+pub mod stock;
 pub mod talkative;
