@@ -3,6 +3,7 @@
 
 mod approval;
 mod operators;
+mod replicas;
 mod revocations;
 mod signed_elsewhere;
 mod story;

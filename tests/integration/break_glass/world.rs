@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::api::world::{World, send};
 use crate::support::fake_apiserver::{self, FakeApiserver};
-use crate::support::service::{Answer, Setup};
+use crate::support::service::{Answer, Service, Setup};
 
 /// `clusters_mgmt/v1`.
 pub const A: &str = "/api/clusters_mgmt/v1/clusters/cls-1/break_glass_credentials";
@@ -26,6 +26,7 @@ pub const WHO: &str = "system:customer-break-glass:";
 pub struct Scene {
     pub world: World,
     pub servers: Vec<FakeApiserver>,
+    setup: Setup,
 }
 
 /// Periods that a test can wait for.
@@ -65,7 +66,17 @@ impl Scene {
         fs::write(&clusters_file, json!({"cls-1": entry}).to_string()).unwrap();
         let setup =
             setup.env("HYPERFLEET_BREAK_GLASS_CLUSTERS_FILE", clusters_file.to_str().unwrap());
-        Self { world: World::start_in(directory, setup).await, servers }
+        Self { world: World::start_in(directory, setup.clone()).await, servers, setup }
+    }
+
+    /// One replica more, on the same database.
+    pub async fn another(&self) -> Service {
+        let own = self.world.directory.path().join("another");
+        fs::create_dir(&own).unwrap();
+        // Keys, tokens and the installation are the same for all.
+        std::os::unix::fs::symlink(self.world.directory.path().join("data"), own.join("data"))
+            .unwrap();
+        Service::start(&own, self.setup.clone()).await
     }
 
     pub async fn get(&self, path: &str) -> Answer {
