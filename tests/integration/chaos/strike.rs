@@ -23,7 +23,7 @@ use crate::support::postgres;
 const SIGABRT: i32 = 6;
 /// Three times the registries' time limit, which is the least that is allowed.
 pub const LEASE: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 const YEAR: i64 = 365 * 24 * 3600;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

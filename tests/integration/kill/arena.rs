@@ -145,7 +145,7 @@ impl Arena {
         self.orders.rest.store(true, Ordering::SeqCst);
         self.assert_safe().await;
         let rows = self.rows().await;
-        if let Err(restless) = rows.until_at_rest(Duration::from_secs(60)).await {
+        if let Err(restless) = rows.until_at_rest(Duration::from_secs(240)).await {
             panic!("{restless}\n{}", self.service.log());
         }
         rows.assert_exact(&self.scene.registries).await;

@@ -158,7 +158,7 @@ impl Service {
 
     /// Waits until it has ended.
     pub async fn ended(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(240);
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -175,7 +175,7 @@ impl Service {
 
     /// The same for so many times.
     pub async fn logged_times(&self, message: &str, times: usize) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(240);
         let text = format!("\"message\":\"{message}\"");
         while self.log().matches(&text).count() < times {
             assert!(Instant::now() < deadline, "not logged: {message}\n{}", self.log());
@@ -200,7 +200,7 @@ impl Service {
 
     /// Waits until it is ready; false when it ended instead.
     async fn is_ready(&mut self) -> bool {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             if !matches!(self.child.try_wait(), Ok(None)) || Instant::now() >= deadline {
                 return false;
@@ -274,7 +274,7 @@ impl Service {
 
     /// Asks until the answer is as wanted.
     pub async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(240);
         loop {
             let answer = self.get(path).await;
             if wanted(&answer) {
