@@ -200,20 +200,21 @@ async fn load(service: &Service, auths: &Arc<Vec<(String, String)>>) -> Times {
     Arc::into_inner(times).unwrap().into_inner().unwrap()
 }
 
-/// The number behind a name of the metrics page.
-fn metric(page: &str, name: &str) -> f64 {
-    let line = page.lines().find(|line| line.starts_with(name));
-    line.unwrap_or_else(|| panic!("no {name}")).rsplit(' ').next().unwrap().parse().unwrap()
+/// The number behind a name of the metrics page, of the series that has this label.
+fn metric(page: &str, name: &str, label: &str) -> f64 {
+    let line = page.lines().find(|line| line.starts_with(name) && line.contains(label));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(f64::NAN)
 }
 
 async fn tell(service: &Service) {
     let page = service.metrics_page().await;
-    let of = |name: &str| metric(&page, &format!("hyperfleet_credentials_{name}"));
-    let commits = of("db_duration_seconds_count{component=\"credentials\",op=\"commit\"");
-    let took = of("db_duration_seconds_sum{component=\"credentials\",op=\"commit\"");
+    let of = |name: &str| metric(&page, name, "op=\"commit\"");
+    let commits = of("hyperfleet_credentials_db_duration_seconds_count");
+    let took = of("hyperfleet_credentials_db_duration_seconds_sum");
     println!("{commits} commits of {:.2} ms with their waits", took * 1000.0 / commits);
-    println!("due and not taken: {}", of("due_items"));
-    println!("resident memory {:.0} MB", metric(&page, "process_resident_memory_bytes") / 1e6);
+    println!("due and not taken: {}", metric(&page, "hyperfleet_credentials_due_items", ""));
+    let memory = metric(&page, "process_resident_memory_bytes", "");
+    println!("resident memory {:.0} MB", memory / 1e6);
 }
 
 async fn in_phase(directory: &Path, phase: &str) -> u64 {
