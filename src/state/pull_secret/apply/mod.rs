@@ -228,10 +228,9 @@ impl PullSecret {
             let rotation = Box::new(rotation.clone());
             let at = rotation.created_at;
             self.enter(RecordState::Rotating { served, rotation }, at);
-            // Older accounts go before it begins: the decision is as old as the request.
-            if self.crowded_out().is_some() {
-                self.forget_checks(at);
-            }
+            // Older accounts may have to go before it begins, also when that is only known later because a
+            // dead account is in the way now: the decision is as old as the request.
+            self.forget_checks(at);
         }
     }
 
