@@ -50,7 +50,17 @@ impl PullSecret {
         (waits && crowded).then_some(rotation)
     }
 
+    /// Whether a third generation is handed out somewhere, whatever is dead.
+    pub(in super::super) fn is_crowded(&self) -> bool {
+        !self.few_live(|account| account.phase.is_handed_out())
+    }
+
     fn at_most_beside(&self, lives: impl Fn(&Account) -> bool) -> bool {
+        // Nothing is deleted while a served account is dead: only its successor helps, and does not wait.
+        self.accounts.iter().any(is_dead) || self.few_live(lives)
+    }
+
+    fn few_live(&self, lives: impl Fn(&Account) -> bool) -> bool {
         let at = |registry: &RegistryId| {
             let here = self.accounts.iter().filter(|account| account.registry_id == *registry);
             let living = here.filter(|account| lives(account));
@@ -58,9 +68,7 @@ impl PullSecret {
         };
         let registries: BTreeSet<_> =
             self.accounts.iter().map(|account| &account.registry_id).collect();
-        // Nothing is deleted while a served account is dead: only its successor helps, and does not wait.
-        self.accounts.iter().any(is_dead)
-            || registries.into_iter().all(|registry| at(registry) <= BESIDE_A_NEW_ONE)
+        registries.into_iter().all(|registry| at(registry) <= BESIDE_A_NEW_ONE)
     }
 
     /// When the oldest generation may go without proof. Only a compromise hands out a third one, so it is
@@ -77,11 +85,11 @@ impl PullSecret {
 pub(super) fn makes_room(record: &PullSecret, account: &Account, context: &Context<'_>) -> bool {
     let Some(rotation) = record.crowded_out() else { return false };
     let Some(deadline) = record.crowd_deadline(context.policy) else { return false };
-    let handed_out = record
-        .accounts
-        .iter()
-        .filter(|other| other.registry_id == account.registry_id && other.phase.is_handed_out());
-    let oldest = handed_out.map(|other| other.born_generation).min();
+    // The served generation may be the oldest of all, after a rollback; it is not the one that goes.
+    let retiring = record.accounts.iter().filter(|other| {
+        other.registry_id == account.registry_id && other.phase == AccountPhase::Retiring
+    });
+    let oldest = retiring.map(|other| other.born_generation).min();
     let min_overlap = context.policy.min_overlap_for(rotation.reason);
     let proved = || record.retirement(context.policy, min_overlap, context.now) == Verdict::Now;
     account.phase == AccountPhase::Retiring

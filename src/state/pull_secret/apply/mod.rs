@@ -230,7 +230,9 @@ impl PullSecret {
             self.enter(RecordState::Rotating { served, rotation }, at);
             // Older accounts may have to go before it begins, also when that is only known later because a
             // dead account is in the way now: the decision is as old as the request.
-            self.forget_checks(at);
+            if self.is_crowded() {
+                self.forget_checks(at);
+            }
         }
     }
 
