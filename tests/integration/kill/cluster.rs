@@ -208,6 +208,10 @@ impl Cluster {
 async fn answer(request: RequestBuilder) -> Result<Answer, NoAnswer> {
     let response = request.send().await.map_err(|_| NoAnswer)?;
     let status = response.status().as_u16();
+    if status == 408 {
+        // Whoever was stopped while a request came in finds on waking that it took too long, and never reads it.
+        return Err(NoAnswer);
+    }
     let headers = response.headers().clone();
     // It may be killed between the head and the body.
     let text = response.text().await.map_err(|_| NoAnswer)?;
