@@ -6,6 +6,7 @@
 //! | [`state`] | the pure machines: what may happen, what is true afterwards, what to do next |
 //! | [`store`] | rows and transactions |
 //! | [`crypto`] | keys and sealed values |
+//! | [`outside`] | what a call to the outside carries, whoever is called |
 //! | [`registries`] | container registries behind one trait |
 //! | [`signers`] | who signs break-glass credentials, behind one trait |
 //! | [`actors`] | brings the above together: one actor per cluster's credential, a scheduler |
@@ -14,7 +15,7 @@
 //! | [`failpoints`] | where a test lets the process die |
 //!
 //! Imports run downwards only: `http -> actors -> {state, store, crypto, registries,
-//! signers}`.
+//! signers}`, and `registries` and `signers` -> `outside`.
 #![forbid(unsafe_code)]
 
 pub mod actors;
@@ -24,6 +25,7 @@ pub mod crypto;
 pub mod failpoints;
 pub mod http;
 pub mod ids;
+pub mod outside;
 pub mod registries;
 pub mod signers;
 pub mod state;

@@ -4,7 +4,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -281,25 +281,8 @@ fn own_fault(message: &str) -> Failure {
 /// Whose fault is it? `DESIGN` section 3: our own credential refused, `429`, no connection, or a breaker
 /// that is open block the registry; lasting trouble of one account at a registry that serves others counts.
 fn failure(trouble: &Trouble, lane: &Lane) -> Failure {
-    let blocked = match trouble.kind {
-        TroubleKind::Connect
-        | TroubleKind::RateLimited
-        | TroubleKind::OwnCredential
-        | TroubleKind::Misconfigured
-        | TroubleKind::NotCurrent => true,
-        TroubleKind::Timeout | TroubleKind::ServerError => {
-            lane.status().breaker != BreakerState::Closed
-        }
-    };
-    let retry_after = match trouble.kind {
-        TroubleKind::NotCurrent => Some(Duration::ZERO),
-        TroubleKind::Connect
-        | TroubleKind::Timeout
-        | TroubleKind::RateLimited
-        | TroubleKind::ServerError
-        | TroubleKind::OwnCredential
-        | TroubleKind::Misconfigured => trouble.retry_after,
-    };
+    let blocked = trouble.kind.blocks() || lane.status().breaker != BreakerState::Closed;
+    let retry_after = trouble.pause();
     Failure { message: trouble.message.clone(), retry_after, blocked }
 }
 

@@ -7,15 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-
 use super::audit::Caller;
 use super::deps::{ConfiguredRegistry, Deps};
 use super::shard::CommandError;
 use super::step::StepError;
 use super::system::Shards;
 use crate::ids::RegistryId;
-use crate::registries::{CallContext, Fence, ListError, Trouble, Usage};
+use crate::registries::{CallContext, ListError, Trouble, Unfenced, Usage};
 use crate::state::pull_secret::{AccountPhase, Command, Evidence, EvidenceSource, EvidenceSubject};
 use crate::store::{StoreError, UsageCandidate, UsageScope};
 use crate::time::Timestamp;
@@ -155,16 +153,6 @@ fn is_foreign(candidate: &UsageCandidate, used_at: Timestamp, longest_call: Dura
     }
 }
 
-/// A reading changes nothing, so it announces nothing.
-struct Free;
-
-#[async_trait]
-impl Fence for Free {
-    async fn is_current(&self) -> bool {
-        true
-    }
-}
-
 async fn ask(
     deps: &Deps,
     id: &RegistryId,
@@ -176,7 +164,7 @@ async fn ask(
     let permit = permit.map_err(|not_now| UsageError::NotNow(not_now.reason))?;
     let time = configured.timeout.saturating_mul(REQUESTS);
     let began = Instant::now();
-    let call = CallContext { deadline: began + time, fence: Arc::new(Free) };
+    let call = CallContext { deadline: began + time, fence: Arc::new(Unfenced) };
     let asked = configured.registry.usage(&call, names, since);
     let used = match tokio::time::timeout(time, asked).await {
         Ok(used) => used,

@@ -4,7 +4,6 @@
 //! rotations, no database. Retries belong to the state machine; an implementation makes one attempt
 //! per call and says as exactly as it can what happened (`DESIGN`: "what counts as not applied").
 
-mod call;
 pub mod htpasswd;
 pub mod lane;
 mod marker;
@@ -12,34 +11,15 @@ pub mod quay;
 pub mod rate;
 pub mod scripted;
 
-use std::fmt;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use secrecy::SecretString;
 
+pub use crate::outside::{CallContext, Fence, Trouble, TroubleKind, Unfenced};
+
 use crate::ids::{AccountName, ClusterId, Generation};
 use crate::time::Timestamp;
-
-/// Whether an announced call may still act.
-///
-/// Checked as late as possible before something changes outside, so that a sender that was
-/// stopped for a while does not act on an announcement that others have closed meanwhile.
-#[async_trait]
-pub trait Fence: Send + Sync {
-    /// True while the call's token is the current one of its account.
-    async fn is_current(&self) -> bool;
-}
-
-/// What every call carries: until when it may act, and the fence.
-#[derive(Clone)]
-pub struct CallContext {
-    /// No change outside may begin after this.
-    pub deadline: Instant,
-    /// The fence of the announcement.
-    pub fence: Arc<dyn Fence>,
-}
 
 /// What identifies an intent at the registry. Never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,36 +125,6 @@ pub enum VerifyOutcome {
     Unavailable(Trouble),
 }
 
-/// Trouble of a call that says nothing about the account.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// What kind of trouble.
-    pub kind: TroubleKind,
-    /// Plain words for `status_details`; never a secret, never a response body.
-    pub message: String,
-    /// The registry's own `Retry-After`.
-    pub retry_after: Option<Duration>,
-}
-
-/// Kinds of trouble. Each of them is the registry's (or our own set-up's), not the account's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TroubleKind {
-    /// No connection, so nothing was applied.
-    Connect,
-    /// The call's time ran out.
-    Timeout,
-    /// `429`.
-    RateLimited,
-    /// `5xx` or an answer that makes no sense.
-    ServerError,
-    /// The service's own credential was refused.
-    OwnCredential,
-    /// Something all clusters would meet: team or organisation missing, robots disabled, a broken file.
-    Misconfigured,
-    /// The announcement was no longer current, so nothing was sent.
-    NotCurrent,
-}
-
 /// One account that a listing found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedAccount {
@@ -256,10 +206,4 @@ pub trait Registry: Send + Sync {
     /// Every account whose name begins with exactly `<prefix>-`.
     async fn list(&self, call: &CallContext, prefix: &str)
     -> Result<Vec<ListedAccount>, ListError>;
-}
-
-impl fmt::Debug for CallContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallContext").field("deadline", &self.deadline).finish_non_exhaustive()
-    }
 }

@@ -7,7 +7,6 @@
 //! carries a name that follows from the intent, so a repetition after a lost answer finds what it made before.
 
 pub mod bundle;
-mod call;
 pub mod kubeconfig;
 pub mod kubernetes_csr;
 pub mod local_ca;
@@ -15,81 +14,14 @@ pub mod probe;
 mod signing_request;
 mod x509;
 
-use std::fmt;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use async_trait::async_trait;
 use secrecy::SecretString;
 use uuid::Uuid;
 
+pub use crate::outside::{CallContext, Fence, Trouble, TroubleKind};
+
 use crate::ids::ClusterId;
 use crate::time::Timestamp;
-
-/// Whether an announced call may still act; asked as late as possible before something changes outside.
-#[async_trait]
-pub trait Fence: Send + Sync {
-    /// True while the call's token is the current one of its subject.
-    async fn is_current(&self) -> bool;
-}
-
-/// What every call carries: until when it may act, and the fence.
-#[derive(Clone)]
-pub struct CallContext {
-    /// No change outside may begin after this.
-    pub deadline: Instant,
-    /// The fence of the announcement.
-    pub fence: Arc<dyn Fence>,
-}
-
-/// Trouble of a call that says nothing about the credential.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// What kind of trouble.
-    pub kind: TroubleKind,
-    /// Plain words for `status_details`; never a secret, never a response body.
-    pub message: String,
-    /// The other side's own `Retry-After`.
-    pub retry_after: Option<Duration>,
-}
-
-/// Kinds of trouble. Each of them is the signer's (or our own set-up's), not the credential's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TroubleKind {
-    /// No connection, so nothing was applied.
-    Connect,
-    /// The call's time ran out.
-    Timeout,
-    /// `429`.
-    RateLimited,
-    /// `5xx`, a reset or an answer that makes no sense.
-    ServerError,
-    /// `401` or `403` on the service's own token: the signer is blocked, no credential is denied.
-    OwnCredential,
-    /// Something that every credential of the cluster would meet: a namespace or a resource type is missing, a
-    /// file cannot be read.
-    Misconfigured,
-    /// The service itself could not: no random bytes.
-    Internal,
-    /// The announcement was no longer current, so nothing was sent.
-    NotCurrent,
-}
-
-impl TroubleKind {
-    /// Whether it is the signer that is blocked, whoever is asking: such a failure is nobody's attempt.
-    #[must_use]
-    pub const fn blocks_signer(self) -> bool {
-        match self {
-            Self::Connect
-            | Self::RateLimited
-            | Self::OwnCredential
-            | Self::Misconfigured
-            | Self::Internal
-            | Self::NotCurrent => true,
-            Self::Timeout | Self::ServerError => false,
-        }
-    }
-}
 
 /// What a signer can do; constant for its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -386,12 +318,6 @@ pub trait Signer: Send + Sync {
         endpoint: &Endpoint,
         identity: &Identity,
     ) -> ProbeOutcome;
-}
-
-impl fmt::Debug for CallContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallContext").field("deadline", &self.deadline).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

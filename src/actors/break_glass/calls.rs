@@ -20,7 +20,7 @@ use crate::ids::{AuthorityId, CallToken, CredentialId, RevocationId};
 use crate::signers::{
     AuthorityIntent, AuthorityKind as Kind, CallContext, CheckOutcome, Cluster, CollectOutcome,
     Draft, EndorseOutcome, Endpoint, Fence, Identity, Intent, MakeOutcome, ProbeOutcome,
-    RotateOutcome, Rotation, Signer, SubmitOutcome, Trouble, TroubleKind,
+    RotateOutcome, Rotation, Signer, SubmitOutcome, Trouble,
 };
 use crate::state::break_glass::{
     Answer, Authority, AuthorityKind, BreakGlass, Call, CheckAnswer, CollectAnswer, Credential,
@@ -135,17 +135,8 @@ fn own_fault(message: &str) -> Failure {
 }
 
 fn failure(trouble: &Trouble) -> Failure {
-    let retry_after = match trouble.kind {
-        TroubleKind::NotCurrent => Some(Duration::ZERO),
-        TroubleKind::Connect
-        | TroubleKind::Timeout
-        | TroubleKind::RateLimited
-        | TroubleKind::ServerError
-        | TroubleKind::OwnCredential
-        | TroubleKind::Misconfigured
-        | TroubleKind::Internal => trouble.retry_after,
-    };
-    let blocked = trouble.kind.blocks_signer();
+    let retry_after = trouble.pause();
+    let blocked = trouble.kind.blocks();
     Failure { message: trouble.message.clone(), retry_after, blocked }
 }
 

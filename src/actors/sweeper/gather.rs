@@ -7,13 +7,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use futures_util::FutureExt;
 
 use super::super::deps::{ConfiguredRegistry, Deps};
 use crate::ids::{ClusterId, Generation, RegistryId};
 use crate::registries::{
-    CallContext, Fence, ListError, ListedAccount, Marker, Trouble, TroubleKind,
+    CallContext, ListError, ListedAccount, Marker, Trouble, TroubleKind, Unfenced,
 };
 use crate::state::sweep::{
     Claim, Comparison, Facts, Listed, Named, Rules, Seen, Serving, compare, parts_of,
@@ -100,16 +99,6 @@ pub(super) async fn gather(
     let unknown: BTreeSet<&str> = found.unknown.iter().map(|it| it.name.as_str()).collect();
     markers.retain(|name, _| unknown.contains(name.as_str()));
     Ok(Gathered { started_at, now, found, markers, known: rows.known })
-}
-
-/// A listing is a reading call that is nobody's: there is no announcement that could be overtaken.
-struct Unfenced;
-
-#[async_trait]
-impl Fence for Unfenced {
-    async fn is_current(&self) -> bool {
-        true
-    }
 }
 
 /// Lists the accounts with this prefix, through the registry's lane.

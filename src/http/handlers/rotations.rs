@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use actix_web::http::StatusCode;
 use actix_web::web::Data;
-use async_trait::async_trait;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -20,7 +19,7 @@ use crate::http::extract::{Body, Cluster, Faults, IdempotencyKey, Query, Reason,
 use crate::http::problem::ApiError;
 use crate::http::resource::{self, Pagination, RotationList, RotationResource};
 use crate::ids::{ClusterId, RegistryId, RotationId};
-use crate::registries::{CallContext, Fence};
+use crate::registries::{CallContext, Unfenced};
 use crate::state::pull_secret::{Command, PullSecret, RotationReason};
 use crate::store::{Page, RotationFilter, RotationRow};
 
@@ -169,16 +168,6 @@ struct Tried {
     error: Option<String>,
 }
 
-/// A dry run announces nothing, because it changes nothing.
-struct Free;
-
-#[async_trait]
-impl Fence for Free {
-    async fn is_current(&self) -> bool {
-        true
-    }
-}
-
 /// `dry_run`: reach and rights at each registry of the record, by listing our own accounts.
 async fn try_registries(work: &Work, cluster_id: &ClusterId) -> Answer {
     let record = recorded(work, cluster_id).await?.filter(|record| record.served().is_some());
@@ -197,7 +186,8 @@ async fn try_one(work: &Work, id: &RegistryId) -> Tried {
         Ok(permit) => permit,
         Err(not_now) => return failed(not_now.reason),
     };
-    let call = CallContext { deadline: Instant::now() + configured.timeout, fence: Arc::new(Free) };
+    let call =
+        CallContext { deadline: Instant::now() + configured.timeout, fence: Arc::new(Unfenced) };
     let prefix = work.deps.policy.registry(id).prefix;
     let began = Instant::now();
     tracing::debug!(registry = id.as_str(), call = "list", "call announced");

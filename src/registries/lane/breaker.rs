@@ -198,6 +198,7 @@ fn opens_at_once(kind: TroubleKind) -> bool {
         | TroubleKind::Timeout
         | TroubleKind::RateLimited
         | TroubleKind::ServerError
+        | TroubleKind::Internal
         | TroubleKind::NotCurrent => false,
     }
 }

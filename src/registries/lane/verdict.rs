@@ -20,7 +20,7 @@ pub enum Verdict {
 impl From<&Trouble> for Verdict {
     fn from(trouble: &Trouble) -> Self {
         match trouble.kind {
-            TroubleKind::NotCurrent => Self::Neutral,
+            TroubleKind::NotCurrent | TroubleKind::Internal => Self::Neutral,
             TroubleKind::Connect
             | TroubleKind::Timeout
             | TroubleKind::RateLimited

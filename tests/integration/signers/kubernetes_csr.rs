@@ -153,7 +153,7 @@ async fn our_own_login_blocks_the_signer_and_denies_nothing() {
     given.signer = given.cluster.signer_with("an old token");
     let SubmitOutcome::Unavailable(trouble) = given.submit().await else { panic!() };
     assert_eq!(kind_of(&trouble), TroubleKind::OwnCredential);
-    assert!(trouble.kind.blocks_signer());
+    assert!(trouble.kind.blocks());
     let outcome = given.signer.endorse(&call(), &given.intent).await;
     let EndorseOutcome::Unavailable(trouble) = outcome else { panic!("{outcome:?}") };
     assert_eq!(kind_of(&trouble), TroubleKind::OwnCredential);
