@@ -52,11 +52,13 @@ impl Database {
 async fn set_read_only(url: &str, read_only: bool) {
     let (server, name) = url.rsplit_once('/').unwrap();
     let word = if read_only { "on" } else { "off" };
-    let sql = format!(
-        "ALTER DATABASE {name} SET default_transaction_read_only = {word}; \
-         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-    );
-    postgres::execute(&format!("{server}/postgres"), &sql).await;
+    let server = format!("{server}/postgres");
+    let alter = format!("ALTER DATABASE {name} SET default_transaction_read_only = {word}");
+    postgres::execute(&server, &alter).await;
+    // In a transaction of its own: whoever comes back at once has to find the other side.
+    let cut =
+        format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+    postgres::execute(&server, &cut).await;
 }
 
 /// What came in at the registry so far about accounts, by its own log. A reading of who used them may have
