@@ -1,7 +1,7 @@
 //! The statements of the break-glass tables that both databases understand, and the functions around them.
 //!
 //! Both take `$1`, so one text serves both; what their dialects spell differently is given to
-//! [`statements`](self::statements) by each. Every text is static; values are bound.
+//! [`statements`] by each. Every text is static; values are bound.
 
 use super::break_glass::{authority_columns, credential_columns, revocation_columns, work_changes};
 
