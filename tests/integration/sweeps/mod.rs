@@ -6,6 +6,7 @@ mod found;
 mod htpasswd;
 mod kill;
 mod restored;
+mod together;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
