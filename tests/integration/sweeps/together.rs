@@ -40,12 +40,16 @@ async fn sweep_on(service: &Service, quay: &FakeQuay, leftovers: &[String]) -> u
     done
 }
 
+async fn made(service: &Service, number: usize) -> u16 {
+    let path = path(&format!("cls-{number}"));
+    let request = service.request(reqwest::Method::POST, &path).header("Prefer", "wait=60");
+    request.json(&json!({})).send().await.unwrap().status().as_u16()
+}
+
 async fn live_a_little(service: &Service, first: usize) {
     for number in (first..CLUSTERS).step_by(2) {
+        assert_eq!(made(service, number).await, 200, "{}", service.log());
         let path = path(&format!("cls-{number}"));
-        let request = service.request(reqwest::Method::POST, &path).header("Prefer", "wait=60");
-        let made = request.json(&json!({})).send().await.unwrap();
-        assert_eq!(made.status(), 200, "{}", service.log());
         let rotated = service.post(&format!("{path}/rotations"), json!({"reason": "manual"})).await;
         assert_eq!(rotated.status, 201, "{}", rotated.body);
         service.until(&path, |answer| answer.body["generation"] == 2).await;
@@ -75,6 +79,8 @@ async fn two_replicas_delete_each_leftover_once_and_nothing_else() {
         fleet.join_with(setup).await;
     }
     let quay = &fleet.quay;
+    // Generations that were never given out would speak of a restored database.
+    assert_eq!(made(&fleet.replicas[0], 0).await, 200);
     let leftovers: Vec<String> = (0..LEFT_OVER).map(|number| leave_over(quay, number)).collect();
     let [one, two] = &fleet.replicas[..] else { panic!("two replicas") };
     let (first, second, (), ()) = tokio::join!(
