@@ -3,6 +3,7 @@
 //! Runs on a thread that does nothing slow, over a connection of its own. Decides nothing about credentials: it
 //! removes the row of a replica that is dead, and the scheduler takes over what that one owned.
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,7 @@ impl Liveness {
             Ok(Some((begun, rows))) => {
                 let observed = self.deps.replica.observe(begun, &rows);
                 self.deps.keyring.agree(self.deps.replica.common_keys());
+                self.share_limits();
                 self.follow(&observed).await;
             }
             Ok(None) => {
@@ -84,6 +86,13 @@ impl Liveness {
         self.stand();
         let live = i64::try_from(self.deps.replica.live_count()).unwrap_or(i64::MAX);
         self.deps.metrics.replicas_live.set(live);
+    }
+
+    /// What a registry allows is for all replicas together.
+    fn share_limits(&self) {
+        let count = u32::try_from(self.deps.replica.live_count()).unwrap_or(u32::MAX);
+        let replicas = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+        self.deps.registries.values().for_each(|registry| registry.lane.share(replicas));
     }
 
     /// A database that does not answer must not keep this from noticing how late it is.

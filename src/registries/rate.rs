@@ -54,6 +54,17 @@ impl Rate {
 }
 
 impl Rate {
+    /// The part of one of so many. What is less than one call in the period is one in a longer period.
+    pub(super) fn shared(self, among: NonZeroU32) -> Self {
+        match self {
+            Self::Off => Self::Off,
+            Self::Per { count, period } => match NonZeroU32::new(count.get() / among.get()) {
+                Some(count) => Self::Per { count, period },
+                None => self.slowed(among.get()),
+            },
+        }
+    }
+
     /// One call at a time, so many times slower.
     pub(super) fn slowed(self, factor: u32) -> Self {
         match self.interval() {

@@ -82,6 +82,53 @@ async fn a_hundred_posts_at_three_replicas_make_one_account_and_equal_answers() 
     fleet.assert_calls_are_paired().await;
 }
 
+/// How many requests the fake had open at once.
+fn most_at_once(log: &[Entry]) -> usize {
+    let (mut open, mut most) = (0_usize, 0_usize);
+    for entry in log {
+        match entry.what {
+            What::Request { .. } => open += 1,
+            What::Answered { .. } | What::Lost => open -= 1,
+            What::Created { .. }
+            | What::Deleted { .. }
+            | What::SecretChanged { .. }
+            | What::Joined { .. }
+            | What::Left { .. }
+            | What::Granted { .. }
+            | What::LoggedIn { .. }
+            | What::Pulled { .. } => {}
+        }
+        most = most.max(open);
+    }
+    most
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_replicas_keep_to_the_limits_of_a_registry_together() {
+    let fleet = Fleet::start(3, LEASE).await;
+    for replica in &fleet.replicas {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let live = |line: &str| {
+            line.starts_with("hyperfleet_credentials_replicas_live") && line.ends_with(" 3")
+        };
+        while !replica.metrics_page().await.lines().any(live) {
+            assert!(Instant::now() < deadline, "three are not known to live");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let slow = Fault::Before(When::After(Duration::from_millis(100)));
+    fleet.quay.script(move |_| Some(slow.clone()));
+    let posts = (0..36).map(|number| {
+        let request = posting(&fleet.replicas[number % 3], &format!("cls-{number}"), 60);
+        async move { Answer::of(request.send().await.unwrap()).await.status }
+    });
+    let answers = futures_util::future::join_all(posts).await;
+    assert!(answers.iter().all(|status| *status == 200), "{answers:?}");
+    let most = most_at_once(&fleet.quay.log());
+    // `max_concurrent` without configuration.
+    assert!((3..=8).contains(&most), "{most} at once");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_at_another_replica_ends_when_the_owner_is_done() {
     let fleet = Fleet::start(2, LONG_LEASE).await;

@@ -3,6 +3,7 @@
 //! Knows the rate only; whether the registry is well is the breaker's subject.
 
 use std::num::NonZeroU32;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use governor::clock::Clock as GovernorClock;
@@ -40,28 +41,59 @@ fn quota(count: NonZeroU32, period: Duration) -> Option<Quota> {
 /// A bucket; without a rate it is never empty.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    limiter: Option<Limiter>,
+    filled: Mutex<Filled>,
     start: Instant,
 }
 
+#[derive(Debug)]
+struct Filled {
+    limiter: Option<Limiter>,
+    replicas: NonZeroU32,
+}
+
 impl Bucket {
+    /// A full one, for one replica.
     pub(super) fn new(rate: Rate) -> Self {
         let start = Instant::now();
-        let quota = match rate {
-            Rate::Off => None,
-            Rate::Per { count, period } => quota(count, period),
-        };
-        let limiter = quota.map(|quota| RateLimiter::direct_with_clock(quota, TokioClock(start)));
-        Self { limiter, start }
+        let filled = Filled { limiter: limiter(rate, start), replicas: NonZeroU32::MIN };
+        Self { filled: Mutex::new(filled), start }
+    }
+
+    /// From now on it gives this replica's part of the rate. It begins empty: what was in it may have been given
+    /// to others already.
+    pub(super) fn share(&self, rate: Rate, replicas: NonZeroU32) {
+        let mut filled = self.filled();
+        if filled.replicas == replicas {
+            return;
+        }
+        let limiter = limiter(rate.shared(replicas), self.start);
+        if let Some(limiter) = &limiter {
+            while limiter.check().is_ok() {}
+        }
+        *filled = Filled { limiter, replicas };
     }
 
     /// Takes one token, or says when there will be one.
     pub(super) fn take(&self) -> Result<(), Instant> {
-        let Some(limiter) = &self.limiter else { return Ok(()) };
+        let filled = self.filled();
+        let Some(limiter) = &filled.limiter else { return Ok(()) };
         limiter.check().map_err(|not_until| {
             let now = self.start.elapsed();
             // Never "now": a waiter that is woken a nanosecond early would turn in circles.
             self.start + now + not_until.wait_time_from(now).max(Duration::from_millis(1))
         })
     }
+
+    /// No code panics under this lock; a poisoned one would be as good as any.
+    fn filled(&self) -> MutexGuard<'_, Filled> {
+        self.filled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn limiter(rate: Rate, start: Instant) -> Option<Limiter> {
+    let quota = match rate {
+        Rate::Off => None,
+        Rate::Per { count, period } => quota(count, period),
+    };
+    quota.map(|quota| RateLimiter::direct_with_clock(quota, TokioClock(start)))
 }

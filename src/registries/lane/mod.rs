@@ -1,24 +1,28 @@
 //! What stands between the service and one registry: a limit of calls at once, a token bucket and
 //! a circuit breaker.
 //!
-//! A permit is taken before a call is announced and given back with a [`Verdict`]. A lane knows
-//! nothing of accounts or states, and never calls the registry itself.
+//! A permit is taken before a call is announced and given back with a [`Verdict`]. The limits are those of all
+//! replicas together: each of them keeps to its share. A lane knows nothing of accounts or states, and never
+//! calls the registry itself.
 
 mod breaker;
 mod bucket;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::breaker::{Breaker, Pass, Refusal};
 pub use self::breaker::{BreakerSettings, BreakerState};
 use self::bucket::Bucket;
+use self::slots::{Slot, Slots};
 pub use self::verdict::Verdict;
 use super::Trouble;
 use super::rate::Rate;
@@ -88,7 +92,7 @@ pub struct Lane {
 
 #[derive(Debug)]
 struct Shared {
-    slots: Arc<Semaphore>,
+    slots: Slots,
     max_concurrent: usize,
     rate: Rate,
     /// Counted apart from the slots: a waiter for the bucket holds a slot without a permit.
@@ -133,7 +137,7 @@ impl Lane {
     /// [`NotNow`] with what is in the way.
     pub fn try_permit(&self) -> Result<Permit, NotNow> {
         self.refuse_when_closed_off()?;
-        let slot = Arc::clone(&self.shared.slots).try_acquire_owned().map_err(|_| self.full())?;
+        let slot = self.shared.slots.try_take().ok_or_else(|| self.full())?;
         self.shared.take(&mut false).map_err(|until| self.empty(until))?;
         self.enter(slot)
     }
@@ -150,9 +154,7 @@ impl Lane {
         let slot = loop {
             self.refuse_when_closed_off()?;
             tokio::select! {
-                slot = Arc::clone(&self.shared.slots).acquire_owned() => {
-                    break slot.map_err(|_| self.full())?;
-                }
+                slot = self.shared.slots.take() => break slot.ok_or_else(|| self.full())?,
                 // The sender lives as long as the lane; an error cannot come, and would only loop.
                 _ = changes.changed() => {}
             }
@@ -168,7 +170,16 @@ impl Lane {
         }
     }
 
-    /// The calls that may be under way at once, and how often one may begin.
+    /// So many replicas, this one included, keep to the limits together: from now on a part of them is this
+    /// lane's. One call at once it has in any case.
+    pub fn share(&self, replicas: NonZeroU32) {
+        self.shared.share(replicas);
+        if let Some(residue) = &self.residue {
+            residue.bucket.share(residue.rate, replicas);
+        }
+    }
+
+    /// The calls that may be under way at once, and how often one may begin, at all replicas together.
     #[must_use]
     pub fn limits(&self) -> (usize, Rate) {
         (self.shared.max_concurrent, self.shared.rate)
@@ -213,7 +224,7 @@ impl Lane {
         Ok(())
     }
 
-    fn enter(&self, slot: OwnedSemaphorePermit) -> Result<Permit, NotNow> {
+    fn enter(&self, slot: Slot) -> Result<Permit, NotNow> {
         let mut breaker = self.shared.breaker();
         let entered = breaker.enter(Instant::now());
         let pass = entered.map_err(|refusal| not_now(refusal, breaker.last_error()))?;
@@ -224,7 +235,7 @@ impl Lane {
     }
 
     fn full(&self) -> NotNow {
-        let reason = format!("{} calls are under way already", self.shared.max_concurrent);
+        let reason = format!("{} calls are under way already", self.shared.slots.allowed());
         NotNow { kind: NotNowKind::Full, reason }
     }
 
@@ -252,10 +263,9 @@ fn not_now(refusal: Refusal, last_error: Option<&Trouble>) -> NotNow {
 
 impl Shared {
     fn new(settings: LaneSettings, main: Option<Arc<Self>>) -> Self {
-        let max_concurrent = settings.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
         Self {
-            slots: Arc::new(Semaphore::new(max_concurrent)),
-            max_concurrent,
+            slots: Slots::new(settings.max_concurrent),
+            max_concurrent: settings.max_concurrent.max(1),
             rate: settings.rate,
             in_flight: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -264,6 +274,12 @@ impl Shared {
             changed: watch::Sender::new(BreakerState::Closed),
             main,
         }
+    }
+
+    fn share(&self, replicas: NonZeroU32) {
+        let parts = usize::try_from(replicas.get()).unwrap_or(usize::MAX);
+        self.slots.allow(self.max_concurrent / parts);
+        self.bucket.share(self.rate, replicas);
     }
 
     /// A token of this bucket, unless `own` says that it was taken before, and one of the main lane's.
@@ -320,7 +336,7 @@ impl Drop for Waiting<'_> {
 pub struct Permit {
     shared: Arc<Shared>,
     pass: Option<Pass>,
-    _slot: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 impl Permit {

@@ -87,6 +87,60 @@ async fn in_no_period_do_more_calls_begin_than_the_rate_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replicas_keep_to_the_limits_together() {
+    let three = NonZeroU32::new(3).unwrap();
+    let lanes: Vec<Lane> = (0..3).map(|_| lane(8, "60/60s")).collect();
+    lanes.iter().for_each(|lane| lane.share(three));
+    let mut begins = Vec::new();
+    for _ in 0..600 {
+        for lane in &lanes {
+            let permits: Vec<Permit> = std::iter::from_fn(|| lane.try_permit().ok()).collect();
+            assert!(permits.len() <= 2);
+            begins.extend(permits.iter().map(|_| Instant::now()));
+        }
+        advance(SECOND / 2).await;
+    }
+    let within = |first: &Instant| {
+        begins.iter().filter(|at| *at >= first && **at < *first + 60 * SECOND).count()
+    };
+    assert!(begins.iter().map(within).max().unwrap() <= 60);
+    assert!(begins.len() >= 5 * 54 - 6, "{}", begins.len());
+    assert_eq!(lanes[0].limits(), (8, "60/60s".parse().unwrap()), "what is told is the whole");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_comes_gets_a_part_and_one_that_goes_leaves_it() {
+    let (one, two) = (NonZeroU32::MIN, NonZeroU32::new(2).unwrap());
+    let lane = lane(4, "off");
+    let _three: Vec<Permit> = (0..3).map(|_| lane.try_permit().unwrap()).collect();
+    lane.share(two);
+    assert_eq!(lane.try_permit().unwrap_err().kind, NotNowKind::Full, "no call is taken back");
+    lane.share(NonZeroU32::new(100).unwrap());
+    lane.share(one);
+    let _last = lane.try_permit().unwrap();
+    assert_eq!(lane.try_permit().unwrap_err().kind, NotNowKind::Full);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_part_begins_with_an_empty_bucket() {
+    let lane = lane(10, "20/20s");
+    lane.share(NonZeroU32::MIN);
+    drop(lane.try_permit().unwrap());
+    lane.share(NonZeroU32::new(2).unwrap());
+    let NotNowKind::Rate { until } = lane.try_permit().unwrap_err().kind else { panic!() };
+    // What was said before counts once, however often.
+    lane.share(NonZeroU32::new(2).unwrap());
+    tokio::time::sleep_until(until).await;
+    drop(lane.try_permit().unwrap());
+    // Fewer calls than replicas: one, in a longer time.
+    let slow = self::lane(10, "1/1s");
+    slow.share(NonZeroU32::new(4).unwrap());
+    let began = Instant::now();
+    drop(slow.permit().await.unwrap());
+    assert_eq!(began.elapsed(), 4 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
 async fn five_troubles_in_a_row_open_it() {
     let lane = lane(10, "off");
     for _ in 0..4 {
