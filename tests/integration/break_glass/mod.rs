@@ -2,6 +2,7 @@
 //! nothing but its kubeconfig.
 
 mod approval;
+mod kill;
 mod operators;
 mod replicas;
 mod revocations;

@@ -10,13 +10,13 @@ use crate::support::service::Setup;
 
 const NAMESPACE: &str = "clusters-cls-1";
 
-struct Elsewhere {
-    scene: Scene,
-    management: FakeManagement,
+pub struct Elsewhere {
+    pub scene: Scene,
+    pub management: FakeManagement,
     _directory: tempfile::TempDir,
 }
 
-async fn start_with(setup: Setup) -> Elsewhere {
+pub async fn start_with(setup: Setup) -> Elsewhere {
     let management = fake_management::start(NAMESPACE);
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("management.yaml");

@@ -156,11 +156,16 @@ impl Service {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
+    /// How it has ended, when it has.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// Waits until it has ended.
     pub async fn ended(&mut self) -> ExitStatus {
         let deadline = Instant::now() + Duration::from_secs(240);
         loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.has_ended() {
                 return status;
             }
             assert!(Instant::now() < deadline, "it does not end:\n{}", self.log());

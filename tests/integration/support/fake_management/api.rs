@@ -188,6 +188,12 @@ impl World {
         }
     }
 
+    pub fn signed(&self) -> Vec<String> {
+        let requests = self.objects.iter().filter(|((kind, _), _)| *kind == Kind::Requests);
+        let signed = requests.filter(|(_, object)| !object["status"]["certificate"].is_null());
+        signed.map(|((_, name), _)| name.clone()).collect()
+    }
+
     pub fn collect(&mut self) {
         self.objects.retain(|(kind, _), object| {
             *kind != Kind::Requests || object["status"]["conditions"].is_null()

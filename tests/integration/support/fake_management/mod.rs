@@ -158,6 +158,11 @@ impl FakeManagement {
         self.shared.world().object(kind, name)
     }
 
+    /// The names of the requests that have a certificate.
+    pub fn signed(&self) -> Vec<String> {
+        self.shared.world().signed()
+    }
+
     /// Every request so far.
     pub fn log(&self) -> Vec<Entry> {
         self.shared.world().log.clone()
