@@ -410,7 +410,8 @@ CREATE TABLE break_glass (
     CHECK ((quarantine_since IS NULL) = (quarantine_retry_at IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX break_glass_owned ON break_glass (owner, cluster_id) WHERE owner IS NOT NULL;
-CREATE INDEX break_glass_quarantined ON break_glass (cluster_id) WHERE quarantine_since IS NOT NULL;
+CREATE INDEX break_glass_quarantined ON break_glass (quarantine_since, cluster_id)
+    WHERE quarantine_since IS NOT NULL;
 CREATE INDEX break_glass_due ON break_glass (due_at, cluster_id) WHERE due_at IS NOT NULL;
 
 -- `created_at` is empty for records from before it was written down.
@@ -459,8 +460,9 @@ CREATE UNIQUE INDEX break_glass_credentials_names ON break_glass_credentials (cl
     WHERE state NOT IN ('revoked', 'denied', 'failed', 'expired');
 CREATE INDEX break_glass_credentials_open_calls ON break_glass_credentials (cluster_id)
     WHERE call_token IS NOT NULL;
-CREATE INDEX break_glass_credentials_by_state ON break_glass_credentials (state, state_since);
-CREATE INDEX break_glass_credentials_stuck ON break_glass_credentials (trouble_since)
+CREATE INDEX break_glass_credentials_by_state
+    ON break_glass_credentials (state, state_since, credential_id);
+CREATE INDEX break_glass_credentials_stuck ON break_glass_credentials (trouble_since, credential_id)
     WHERE trouble_since IS NOT NULL AND state NOT IN ('revoked', 'denied', 'failed', 'expired');
 
 CREATE TABLE break_glass_revocations (
@@ -500,7 +502,7 @@ CREATE UNIQUE INDEX break_glass_revocations_running ON break_glass_revocations (
     WHERE ended_at IS NULL AND scope = 'all';
 CREATE INDEX break_glass_revocations_open_calls ON break_glass_revocations (cluster_id)
     WHERE call_token IS NOT NULL;
-CREATE INDEX break_glass_revocations_stuck ON break_glass_revocations (trouble_since)
+CREATE INDEX break_glass_revocations_stuck ON break_glass_revocations (trouble_since, revocation_id)
     WHERE trouble_since IS NOT NULL AND ended_at IS NULL;
 CREATE INDEX break_glass_revocations_ended ON break_glass_revocations (ended_at)
     WHERE ended_at IS NOT NULL;

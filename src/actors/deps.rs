@@ -13,7 +13,7 @@ use crate::ids::RegistryId;
 use crate::registries::Registry;
 use crate::registries::lane::Lane;
 use crate::state::pull_secret::Policy;
-use crate::store::Store;
+use crate::store::{Store, StuckAfter};
 use crate::telemetry::metrics::Metrics;
 use crate::time::Clock;
 
@@ -61,6 +61,17 @@ pub struct ConfiguredRegistry {
     pub timeout: Duration,
 }
 
+impl Deps {
+    /// How old trouble is when it needs a look.
+    #[must_use]
+    pub fn stuck_after(&self) -> StuckAfter {
+        StuckAfter {
+            pull_secrets: self.policy.stuck_after(),
+            break_glass: self.tuning.stuck_break_glass,
+        }
+    }
+}
+
 impl ConfiguredRegistry {
     /// The lane of a call.
     #[must_use]
@@ -105,6 +116,8 @@ pub struct Tuning {
     pub sweep_interval: Duration,
     /// An unknown account of ours is left alone for so long.
     pub sweep_safety_age: Duration,
+    /// Trouble with break-glass credentials that is older than this needs a look.
+    pub stuck_break_glass: Duration,
     /// The audit's streams are anchored so often, and at every start and end of the process.
     pub anchor_every: Duration,
 }
@@ -127,6 +140,7 @@ impl Default for Tuning {
             tombstones: Duration::from_secs(30 * 24 * 3600),
             audit_after: Duration::from_secs(400 * 24 * 3600),
             anchor_every: Duration::from_secs(3600),
+            stuck_break_glass: Duration::from_secs(20),
             sweep_interval: Duration::from_secs(6 * 3600),
             sweep_safety_age: Duration::from_secs(3600),
         }

@@ -19,8 +19,8 @@ use crate::store::{
     IdempotencyStart, IdempotencyState, Listening, Loaded, MemberResult, NewCampaign, OwnedBy,
     Page, Presented, PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal,
     Restored, RotationDetail, RotationFilter, RotationRow, RunningMember, SealedSecret, ServedView,
-    Store, StoreError, SweepCommit, SweepState, SweepStore, SweepStored, TroubleCounts, TurnRank,
-    Turns, Unavailable, UnknownAccount, UsageCandidate, UsageScope,
+    Store, StoreError, StuckAfter, SweepCommit, SweepState, SweepStore, SweepStored, TroubleCounts,
+    TurnRank, Turns, Unavailable, UnknownAccount, UsageCandidate, UsageScope,
 };
 use crate::telemetry::Metrics;
 use crate::time::Timestamp;
@@ -198,7 +198,7 @@ measured! {
     attention(filter: &AttentionFilter, cursor: Option<&Cursor>, limit: u32) -> Page<AttentionItem>;
     state_counts() -> BTreeMap<String, u64>;
     phase_counts() -> BTreeMap<String, u64>;
-    trouble_counts(now: Timestamp, stuck_after: Duration) -> TroubleCounts;
+    trouble_counts(now: Timestamp, stuck_after: StuckAfter) -> TroubleCounts;
     begin_idempotent(start: &IdempotencyStart) -> IdempotencyState;
     answer_idempotent(answer: &IdempotencyAnswer) -> ();
     release_idempotent(key: &IdempotencyKey, holder: uuid::Uuid) -> ();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use reqwest::{Certificate, Client, Proxy, Url};
 use secrecy::ExposeSecret;
 
+use super::break_glass::fleet;
 use super::deps::{ConfiguredRegistry, Tuning};
 use crate::config::{self, Config, Proof, QuayUsage, RegistryConfig, RegistryKind, SecretUrl};
 use crate::ids::RegistryId;
@@ -223,6 +224,7 @@ pub fn tuning(config: &Config) -> Tuning {
         sweep_interval: config.scheduler.sweep_interval,
         sweep_safety_age: config.scheduler.sweep_safety_age,
         audit_after: config.cleanup.audit_after,
+        stuck_break_glass: fleet::policy(config).stuck_after(),
         ..Tuning::default()
     }
 }

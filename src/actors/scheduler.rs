@@ -337,7 +337,7 @@ async fn keep_house(deps: &Deps, actors: &Actors) -> Result<(), StoreError> {
     deps.metrics.owned_credentials.set(number(deps.store.owned_count(deps.replica.id).await?));
     gauge(&deps.metrics.pull_secrets, &deps.store.state_counts().await?);
     gauge(&deps.metrics.rotations, &deps.store.phase_counts().await?);
-    let trouble = deps.store.trouble_counts(now, deps.policy.stuck_after()).await?;
+    let trouble = deps.store.trouble_counts(now, deps.stuck_after()).await?;
     gauge(&deps.metrics.attention, &trouble.attention);
     deps.metrics.burnt_accounts.set(number(trouble.burnt));
     if let Some(break_glass) = &actors.break_glass {

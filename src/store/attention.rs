@@ -1,4 +1,4 @@
-//! What needs a person: one question with eight kinds of answer, each from an index of its own.
+//! What needs a person: one question with eight kinds of answer, from several tables, each from an index of its own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
 use super::cursor::{Cursor, CursorError, Key};
-use crate::ids::{ClusterId, RegistryId, RotationId};
+use crate::ids::{ClusterId, CredentialId, RegistryId, RevocationId, RotationId};
 use crate::time::Timestamp;
 
 /// The kinds, in the order in which they are listed.
@@ -40,14 +40,93 @@ pub enum AttentionKind {
     Quarantined,
     /// A dual-credential period is past its deadline.
     Overdue,
-    /// A call has been failing, or its registry has been blocked, for too long.
+    /// A call has been failing, its registry has been blocked, or an API server's word has been missing, for too
+    /// long.
     Stuck,
     /// A registry does not let an account go.
     Irrevocable,
-    /// A registry refused an account.
+    /// A registry refused an account; a person or the signer refused a break-glass credential.
     Denied,
-    /// Trouble outlasted `retry.give_up_after`.
+    /// Trouble outlasted `retry.give_up_after` or `break_glass.issue_deadline`.
     Failed,
+}
+
+/// The tables that the kinds are from, in the order in which they are listed.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Source {
+    Restored,
+    Drifted,
+    Quarantined,
+    BreakGlassQuarantined,
+    Overdue,
+    Stuck,
+    CredentialStuck,
+    RevocationStuck,
+    Irrevocable,
+    Denied,
+    CredentialDenied,
+    Failed,
+    CredentialFailed,
+}
+
+impl Source {
+    pub(super) const fn kind(self) -> AttentionKind {
+        match self {
+            Self::Restored => AttentionKind::Restored,
+            Self::Drifted => AttentionKind::Drifted,
+            Self::Quarantined | Self::BreakGlassQuarantined => AttentionKind::Quarantined,
+            Self::Overdue => AttentionKind::Overdue,
+            Self::Stuck | Self::CredentialStuck | Self::RevocationStuck => AttentionKind::Stuck,
+            Self::Irrevocable => AttentionKind::Irrevocable,
+            Self::Denied | Self::CredentialDenied => AttentionKind::Denied,
+            Self::Failed | Self::CredentialFailed => AttentionKind::Failed,
+        }
+    }
+
+    /// What tells its rows apart.
+    pub(super) const fn subject(self) -> SubjectKind {
+        match self {
+            Self::Restored
+            | Self::Quarantined
+            | Self::BreakGlassQuarantined
+            | Self::Denied
+            | Self::Failed => SubjectKind::Cluster,
+            Self::Drifted | Self::Stuck | Self::Irrevocable => SubjectKind::Account,
+            Self::Overdue => SubjectKind::Rotation,
+            Self::CredentialStuck | Self::CredentialDenied | Self::CredentialFailed => {
+                SubjectKind::Credential
+            }
+            Self::RevocationStuck => SubjectKind::Revocation,
+        }
+    }
+}
+
+/// What tells rows of a [`Source`] apart: the cluster's id, or a UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SubjectKind {
+    Cluster,
+    Account,
+    Rotation,
+    Credential,
+    Revocation,
+}
+
+impl SubjectKind {
+    pub(super) fn is_uuid(self) -> bool {
+        self != Self::Cluster
+    }
+}
+
+/// How old trouble is when it counts as stuck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StuckAfter {
+    /// That of a pull secret's accounts.
+    pub pull_secrets: Duration,
+    /// That of break-glass credentials and their revocations.
+    pub break_glass: Duration,
 }
 
 /// What is looked for.
@@ -58,7 +137,7 @@ pub struct AttentionFilter {
     /// Now.
     pub now: Timestamp,
     /// Trouble older than this counts as stuck.
-    pub stuck_after: Duration,
+    pub stuck_after: StuckAfter,
 }
 
 /// One thing that needs a person.
@@ -72,6 +151,10 @@ pub struct AttentionItem {
     pub registry_id: Option<RegistryId>,
     /// Which rotation, where one is running.
     pub rotation_id: Option<RotationId>,
+    /// Which break-glass credential, where it is about one.
+    pub credential_id: Option<CredentialId>,
+    /// Which revocation of break-glass credentials, where it is about one.
+    pub revocation_id: Option<RevocationId>,
     /// Since when.
     pub since: Timestamp,
     /// How often it was tried.
@@ -82,11 +165,13 @@ pub struct AttentionItem {
     pub next_attempt_at: Option<Timestamp>,
     /// What tells it from others of its kind and time: an account, a rotation or a cluster.
     pub(super) subject: String,
+    /// Which table it is from.
+    pub(super) source: Source,
 }
 
 impl AttentionItem {
     pub(super) fn key(&self) -> Key {
-        Key::Attention { kind: self.kind, at: self.since.as_micros(), id: self.subject.clone() }
+        Key::Attention { source: self.source, at: self.since.as_micros(), id: self.subject.clone() }
     }
 }
 
@@ -99,14 +184,21 @@ pub struct TroubleCounts {
     pub burnt: u64,
 }
 
-/// The kinds to read, each with where to begin: `(since, subject)` of the last item before.
+impl TroubleCounts {
+    /// So many more of the kind that this source has.
+    pub(super) fn add(&mut self, source: Source, number: u64) {
+        *self.attention.entry(source.kind().to_string()).or_default() += number;
+    }
+}
+
+/// The sources to read, each with where to begin: `(since, subject)` of the last item before.
 pub(super) fn plan(
     filter: &AttentionFilter,
     cursor: Option<&Cursor>,
-) -> Result<Vec<(AttentionKind, i64, String)>, CursorError> {
+) -> Result<Vec<(Source, i64, String)>, CursorError> {
     let from = match cursor.map(|cursor| &cursor.0) {
         None => None,
-        Some(Key::Attention { kind, at, id }) => Some((*kind, *at, id.clone())),
+        Some(Key::Attention { source, at, id }) => Some((*source, *at, id.clone())),
         Some(
             Key::Rotation { .. }
             | Key::PullSecret { .. }
@@ -118,27 +210,33 @@ pub(super) fn plan(
             return Err(CursorError::OtherList);
         }
     };
-    let wanted = |kind: &&AttentionKind| filter.kind.is_none_or(|only| only == **kind);
-    let first = from.as_ref().map(|(kind, _, _)| *kind);
-    let start = |kind: &AttentionKind| match &from {
-        Some((at_kind, at, id)) if at_kind == kind => (*kind, *at, id.clone()),
-        _ => (*kind, i64::MIN, String::new()),
+    let wanted = |source: &&Source| filter.kind.is_none_or(|only| only == source.kind());
+    let first = from.as_ref().map(|(source, _, _)| *source);
+    let start = |source: &Source| match &from {
+        Some((at_source, at, id)) if at_source == source => (*source, *at, id.clone()),
+        _ => (*source, i64::MIN, String::new()),
     };
-    let kinds = AttentionKind::VARIANTS.iter().filter(wanted);
-    Ok(kinds.filter(|kind| first.is_none_or(|first| **kind >= first)).map(start).collect())
+    let sources = Source::VARIANTS.iter().filter(wanted);
+    Ok(sources.filter(|source| first.is_none_or(|first| **source >= first)).map(start).collect())
 }
 
 /// The latest `since` that counts.
-pub(super) fn latest(kind: AttentionKind, filter: &AttentionFilter) -> Timestamp {
-    match kind {
-        AttentionKind::Overdue => filter.now,
-        AttentionKind::Stuck => filter.now.minus(filter.stuck_after),
-        AttentionKind::Restored
-        | AttentionKind::Drifted
-        | AttentionKind::Quarantined
-        | AttentionKind::Irrevocable
-        | AttentionKind::Denied
-        | AttentionKind::Failed => Timestamp::from_micros(i64::MAX),
+pub(super) fn latest(source: Source, filter: &AttentionFilter) -> Timestamp {
+    match source {
+        Source::Overdue => filter.now,
+        Source::Stuck => filter.now.minus(filter.stuck_after.pull_secrets),
+        Source::CredentialStuck | Source::RevocationStuck => {
+            filter.now.minus(filter.stuck_after.break_glass)
+        }
+        Source::Restored
+        | Source::Drifted
+        | Source::Quarantined
+        | Source::BreakGlassQuarantined
+        | Source::Irrevocable
+        | Source::Denied
+        | Source::CredentialDenied
+        | Source::Failed
+        | Source::CredentialFailed => Timestamp::from_micros(i64::MAX),
     }
 }
 

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use super::attention::AttentionKind;
+use super::attention::Source;
 use crate::ids::{CampaignId, ClusterId, RotationId};
 
 /// Longer texts are not ours.
@@ -25,7 +25,7 @@ pub struct Cursor(pub(super) Key);
 pub(super) enum Key {
     Rotation { at: i64, id: RotationId },
     PullSecret { id: ClusterId },
-    Attention { kind: AttentionKind, at: i64, id: String },
+    Attention { source: Source, at: i64, id: String },
     Audit { id: i64 },
     Campaign { id: CampaignId },
     Member { position: u32 },

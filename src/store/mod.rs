@@ -48,7 +48,7 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use attention::{AttentionFilter, AttentionItem, AttentionKind, TroubleCounts};
+pub use attention::{AttentionFilter, AttentionItem, AttentionKind, StuckAfter, TroubleCounts};
 pub use audit::{
     AuditCheckpoint, AuditEvent, AuditFilter, AuditRow, AuditSeal, AuditStream, StreamHead,
     canonical,
@@ -234,7 +234,7 @@ pub trait Store: SweepStore + Turns + Campaigns + Send + Sync + std::fmt::Debug 
     async fn trouble_counts(
         &self,
         now: Timestamp,
-        stuck_after: Duration,
+        stuck_after: StuckAfter,
     ) -> Result<TroubleCounts, StoreError>;
 
     // Requests that may be repeated.

@@ -68,7 +68,7 @@ pub async fn attention(backend: Data<Backend>, query: Query) -> Answer {
     let filter = AttentionFilter {
         kind: faults.take(single::<AttentionKind>(&query, "kind")),
         now: work.deps.clock.now(),
-        stuck_after: work.deps.policy.stuck_after(),
+        stuck_after: work.deps.stuck_after(),
     };
     let (from, limit) = (faults.take(query.cursor()), faults.take(query.limit()));
     faults.none()?;

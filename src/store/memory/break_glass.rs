@@ -6,15 +6,17 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::MemoryStore;
+use super::lists::bare;
 use crate::ids::{CallToken, ClusterId, CredentialId, ReplicaId, RevocationId};
 use crate::state::break_glass::{BreakGlass, Credential, Revocation, StateName, Subject};
 use crate::state::shared::Trouble;
+use crate::store::attention::Source;
 use crate::store::break_glass::{
     BreakGlassCommit, BreakGlassPurge, BreakGlassStore, CertificateKind, Changes, CredentialList,
     CredentialQuery, KeyPurpose, LoadedBreakGlass, OwnedKey, revocation_page, revocation_start,
 };
 use crate::store::search::{Order, OrderField, word_rank};
-use crate::store::{Claimed, Cursor, OwnedBy, Page, SealedSecret, StoreError};
+use crate::store::{AttentionItem, Claimed, Cursor, OwnedBy, Page, SealedSecret, StoreError};
 use crate::time::Timestamp;
 
 #[derive(Debug, Default)]
@@ -24,6 +26,14 @@ pub(super) struct Tables {
     revocations: BTreeMap<RevocationId, (ClusterId, Revocation)>,
     certificates: BTreeMap<Uuid, BTreeMap<CertificateKind, String>>,
     keys: BTreeMap<(Uuid, KeyPurpose), SealedSecret>,
+}
+
+fn about(source: Source, cluster: &ClusterId, one: &Credential, since: Timestamp) -> AttentionItem {
+    AttentionItem {
+        credential_id: Some(one.id),
+        attempts: one.trouble.attempts,
+        ..bare(source, cluster.clone(), since, one.id.0.to_string())
+    }
 }
 
 #[derive(Debug)]
@@ -36,6 +46,65 @@ struct Row {
 }
 
 impl Tables {
+    /// What needs a person.
+    pub(super) fn attention(&self, source: Source) -> Vec<AttentionItem> {
+        let credentials = self.credentials.iter();
+        match source {
+            Source::BreakGlassQuarantined => {
+                let item = |(id, row): (&ClusterId, &Row)| {
+                    let quarantine = row.record.quarantine?;
+                    let item = bare(source, id.clone(), quarantine.since, id.to_string());
+                    Some(AttentionItem { next_attempt_at: Some(quarantine.retry_at), ..item })
+                };
+                self.clusters.iter().filter_map(item).collect()
+            }
+            Source::CredentialStuck => credentials
+                .filter(|(_, (_, one))| !one.state.name().is_ended())
+                .filter_map(|(_, (cluster, one))| {
+                    let last_error = one.trouble.last_error.clone();
+                    let item = about(source, cluster, one, one.trouble.since?);
+                    let next_attempt_at = Some(one.next_attempt_at);
+                    Some(AttentionItem { last_error, next_attempt_at, ..item })
+                })
+                .collect(),
+            Source::CredentialDenied => self.over(source, StateName::Denied),
+            Source::CredentialFailed => self.over(source, StateName::Failed),
+            Source::RevocationStuck => {
+                let running = self.revocations.values().filter(|(_, one)| one.is_running());
+                let item = |(cluster, one): &(ClusterId, Revocation)| {
+                    let item =
+                        bare(source, cluster.clone(), one.trouble.since?, one.id.0.to_string());
+                    Some(AttentionItem {
+                        revocation_id: Some(one.id),
+                        attempts: one.trouble.attempts,
+                        last_error: one.trouble.last_error.clone(),
+                        next_attempt_at: Some(one.next_attempt_at),
+                        ..item
+                    })
+                };
+                running.filter_map(item).collect()
+            }
+            Source::Restored
+            | Source::Drifted
+            | Source::Quarantined
+            | Source::Overdue
+            | Source::Stuck
+            | Source::Irrevocable
+            | Source::Denied
+            | Source::Failed => Vec::new(),
+        }
+    }
+
+    fn over(&self, source: Source, state: StateName) -> Vec<AttentionItem> {
+        let ours = |one: &Credential| one.state.name() == state && !one.control;
+        let all = self.credentials.values().filter(|(_, one)| ours(one));
+        all.map(|(cluster, one)| AttentionItem {
+            last_error: Some(one.message.clone()),
+            ..about(source, cluster, one, one.state_since)
+        })
+        .collect()
+    }
+
     fn write(&mut self, commit: &BreakGlassCommit<'_>, changes: &Changes<'_>) -> u64 {
         let cluster = || commit.cluster_id.clone();
         for credential in &changes.credentials {

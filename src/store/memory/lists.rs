@@ -2,18 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use strum::VariantArray;
 use uuid::Uuid;
 
-use super::super::attention::plan;
+use super::super::attention::{Source, latest, plan};
 use super::super::columns::awaits_deadline;
 use super::super::cursor::Key;
 use super::super::views::{audit_start, pull_secret_start, rotation_start};
 use super::super::{
-    AttentionFilter, AttentionItem, AttentionKind, AuditEvent, AuditFilter, Cursor, CursorError,
-    Page, PullSecretFilter, PullSecretRow, RotationFilter, RotationRow, StoreError, TroubleCounts,
+    AttentionFilter, AttentionItem, AuditEvent, AuditFilter, Cursor, CursorError, Page,
+    PullSecretFilter, PullSecretRow, RotationFilter, RotationRow, StoreError, StuckAfter,
+    TroubleCounts,
 };
 use super::reads::{brief, refusal};
 use super::{AccountRow, Record, Tables};
@@ -107,89 +107,92 @@ impl Tables {
         limit: u32,
     ) -> Result<Page<AttentionItem>, StoreError> {
         let total = plan(filter, None)?;
-        let total = total.iter().map(|(kind, _, _)| number(self.of_kind(*kind, filter).len()));
+        let total = total.iter().map(|(source, _, _)| number(self.of(*source, filter).len()));
         let total = total.sum();
         let mut items = Vec::new();
-        for (kind, since, subject) in plan(filter, cursor)? {
-            let by_uuid = matches!(
-                kind,
-                AttentionKind::Drifted
-                    | AttentionKind::Overdue
-                    | AttentionKind::Stuck
-                    | AttentionKind::Irrevocable
-            );
+        for (source, since, subject) in plan(filter, cursor)? {
+            let by_uuid = source.subject().is_uuid();
             if by_uuid && !subject.is_empty() && Uuid::try_parse(&subject).is_err() {
                 return Err(CursorError::Malformed.into());
             }
             let start = (since, subject);
             let later =
                 |item: &AttentionItem| (item.since.as_micros(), item.subject.clone()) > start;
-            let mut of_kind = self.of_kind(kind, filter);
-            of_kind.retain(later);
-            of_kind.sort_by_key(|item| (item.since, item.subject.clone()));
-            items.extend(of_kind);
+            let mut of_source = self.of(source, filter);
+            of_source.retain(later);
+            of_source.sort_by_key(|item| (item.since, item.subject.clone()));
+            items.extend(of_source);
         }
         Ok(Page::cut(items, limit, Some(total), AttentionItem::key))
     }
 
-    pub(super) fn trouble_counts(&self, now: Timestamp, stuck_after: Duration) -> TroubleCounts {
+    pub(super) fn trouble_counts(&self, now: Timestamp, stuck_after: StuckAfter) -> TroubleCounts {
         let filter = AttentionFilter { kind: None, now, stuck_after };
-        let of =
-            |kind: &AttentionKind| (kind.to_string(), number(self.of_kind(*kind, &filter).len()));
         let burnt = |row: &&AccountRow| row.account.phase == AccountPhase::Burnt;
-        TroubleCounts {
-            attention: AttentionKind::VARIANTS.iter().map(of).collect(),
-            burnt: number(self.accounts.values().filter(burnt).count()),
+        let burnt = number(self.accounts.values().filter(burnt).count());
+        let mut counts = TroubleCounts { burnt, ..TroubleCounts::default() };
+        for source in Source::VARIANTS {
+            counts.add(*source, number(self.of(*source, &filter).len()));
         }
+        counts
     }
 
-    fn of_kind(&self, kind: AttentionKind, filter: &AttentionFilter) -> Vec<AttentionItem> {
-        let stuck = filter.now.minus(filter.stuck_after);
+    fn of(&self, source: Source, filter: &AttentionFilter) -> Vec<AttentionItem> {
+        let mut items = self.all_of(source, filter);
+        items.retain(|item| item.since <= latest(source, filter));
+        items
+    }
+
+    fn all_of(&self, source: Source, filter: &AttentionFilter) -> Vec<AttentionItem> {
         let accounts = self.accounts.values();
         let records = self.records.values();
-        match kind {
-            AttentionKind::Restored => self.restored_item().into_iter().collect(),
-            AttentionKind::Drifted => {
-                accounts.filter_map(|row| Some(self.item(kind, row, row.drifted_since?))).collect()
-            }
-            AttentionKind::Stuck => {
+        match source {
+            Source::Restored => self.restored_item().into_iter().collect(),
+            Source::Drifted => accounts
+                .filter_map(|row| Some(self.item(source, row, row.drifted_since?)))
+                .collect(),
+            Source::Stuck => {
                 let done = [AccountPhase::Gone, AccountPhase::Residue];
                 let rows = accounts.filter(|row| !done.contains(&row.account.phase));
                 let rows = rows.filter_map(|row| Some((row, row.account.trouble.since?)));
-                let rows = rows.filter(|(_, since)| *since <= stuck);
-                rows.map(|(row, since)| self.item(kind, row, since)).collect()
+                rows.map(|(row, since)| self.item(source, row, since)).collect()
             }
-            AttentionKind::Irrevocable => {
+            Source::Irrevocable => {
                 let rows = accounts.filter(|row| row.account.phase == AccountPhase::Residue);
-                rows.filter_map(|row| Some(self.item(kind, row, row.account.trouble.since?)))
+                rows.filter_map(|row| Some(self.item(source, row, row.account.trouble.since?)))
                     .collect()
             }
-            AttentionKind::Quarantined => {
+            Source::Quarantined => {
                 let since = |record: &Record| record.state.quarantine.map(|it| it.since);
-                records.filter_map(|row| Some(of_record(kind, &row.state, since(row)?))).collect()
+                records.filter_map(|row| Some(of_record(source, &row.state, since(row)?))).collect()
             }
-            AttentionKind::Denied => self.refused(kind, StateName::Denied),
-            AttentionKind::Failed => self.refused(kind, StateName::Failed),
-            AttentionKind::Overdue => {
+            Source::Denied => self.refused(source, StateName::Denied),
+            Source::Failed => self.refused(source, StateName::Failed),
+            Source::Overdue => {
                 let overdue = |row: &&RotationRow| is_overdue(&row.rotation, filter.now);
                 let item = |row: &RotationRow| {
                     let since = row.rotation.deadline()?;
                     let subject = row.rotation.id.0.to_string();
-                    let mut item = bare(kind, row.cluster_id.clone(), since, subject);
+                    let mut item = bare(source, row.cluster_id.clone(), since, subject);
                     item.rotation_id = Some(row.rotation.id);
                     Some(item)
                 };
                 self.rotations.values().filter(overdue).filter_map(item).collect()
             }
+            Source::BreakGlassQuarantined
+            | Source::CredentialStuck
+            | Source::RevocationStuck
+            | Source::CredentialDenied
+            | Source::CredentialFailed => self.break_glass.attention(source),
         }
     }
 
-    fn refused(&self, kind: AttentionKind, state: StateName) -> Vec<AttentionItem> {
+    fn refused(&self, source: Source, state: StateName) -> Vec<AttentionItem> {
         let rows = self.records.values().filter(|record| record.state.state.name() == state);
-        rows.map(|record| of_record(kind, &record.state, record.state.state_since)).collect()
+        rows.map(|record| of_record(source, &record.state, record.state.state_since)).collect()
     }
 
-    fn item(&self, kind: AttentionKind, row: &AccountRow, since: Timestamp) -> AttentionItem {
+    fn item(&self, source: Source, row: &AccountRow, since: Timestamp) -> AttentionItem {
         let running = self.records.get(&row.cluster_id).and_then(|row| row.state.rotation());
         let account = &row.account;
         AttentionItem {
@@ -198,7 +201,7 @@ impl Tables {
             attempts: account.trouble.attempts,
             last_error: account.trouble.last_error.clone(),
             next_attempt_at: Some(account.next_attempt_at),
-            ..bare(kind, row.cluster_id.clone(), since, account.id.to_string())
+            ..bare(source, row.cluster_id.clone(), since, account.id.to_string())
         }
     }
 
@@ -223,31 +226,34 @@ impl Tables {
 }
 
 pub(super) fn bare(
-    kind: AttentionKind,
+    source: Source,
     cluster_id: impl Into<Option<ClusterId>>,
     since: Timestamp,
     subject: String,
 ) -> AttentionItem {
     let cluster_id = cluster_id.into();
     AttentionItem {
-        kind,
+        kind: source.kind(),
         cluster_id,
         registry_id: None,
         rotation_id: None,
+        credential_id: None,
+        revocation_id: None,
         since,
         attempts: 0,
         last_error: None,
         next_attempt_at: None,
         subject,
+        source,
     }
 }
 
-fn of_record(kind: AttentionKind, record: &PullSecret, since: Timestamp) -> AttentionItem {
+fn of_record(source: Source, record: &PullSecret, since: Timestamp) -> AttentionItem {
     let refusal = refusal(record);
     AttentionItem {
         registry_id: refusal.map(|refusal| refusal.registry_id.clone()),
         last_error: refusal.map(|refusal| refusal.message.clone()),
         next_attempt_at: record.quarantine.map(|quarantine| quarantine.retry_at),
-        ..bare(kind, record.cluster_id.clone(), since, record.cluster_id.to_string())
+        ..bare(source, record.cluster_id.clone(), since, record.cluster_id.to_string())
     }
 }

@@ -30,7 +30,7 @@ use super::{
     IdempotencyStart, IdempotencyState, Loaded, OutboxRow, OwnedBy, Page, Presented,
     PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
     RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, StreamHead,
-    TroubleCounts, UsageCandidate, UsageScope,
+    StuckAfter, TroubleCounts, UsageCandidate, UsageScope,
 };
 use crate::ids::{
     AccountId, AccountName, CallToken, CampaignId, ClusterId, Generation, RegistryId, ReplicaId,
@@ -335,7 +335,7 @@ impl Store for MemoryStore {
     async fn trouble_counts(
         &self,
         now: Timestamp,
-        stuck_after: Duration,
+        stuck_after: StuckAfter,
     ) -> Result<TroubleCounts, StoreError> {
         Ok(self.tables().trouble_counts(now, stuck_after))
     }

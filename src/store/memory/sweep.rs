@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::super::attention::Source;
 use super::super::rows::sweep::standing;
 use super::super::sweep::{range_of, slug_range};
 use super::super::{
-    AttentionItem, AttentionKind, AuditRow, AuditSeal, Deletion, DeletionAnswer, DeletionCall,
-    Restored, StoreError, SweepCommit, SweepState, SweepStore, SweepStored, SweepSummary,
-    UnknownAccount,
+    AttentionItem, AuditRow, AuditSeal, Deletion, DeletionAnswer, DeletionCall, Restored,
+    StoreError, SweepCommit, SweepState, SweepStore, SweepStored, SweepSummary, UnknownAccount,
 };
 use super::lists::bare;
 use super::{ClusterRow, MemoryStore, Tables};
@@ -39,7 +39,7 @@ impl Tables {
     pub(super) fn restored_item(&self) -> Option<AttentionItem> {
         let restored = self.sweeps.restored.as_ref().filter(|restored| restored.is_latched())?;
         let last_error = Some(restored.reason.clone());
-        let item = bare(AttentionKind::Restored, None, restored.restored_at, String::new());
+        let item = bare(Source::Restored, None, restored.restored_at, String::new());
         Some(AttentionItem { last_error, ..item })
     }
 

@@ -1,15 +1,13 @@
 //! What needs a person: per kind one indexed statement, the oldest first.
 
-use std::time::Duration;
-
 use sqlx::postgres::{PgConnection, PgPool};
 use strum::VariantArray;
 
-use super::super::attention::{latest, plan, subject_id};
-use super::super::rows::attention::ItemRow;
+use super::super::attention::{Source, latest, plan, subject_id};
+use super::super::rows::attention::{self as shared, ItemRow};
 use super::super::rows::decode::count;
 use super::super::{
-    AttentionFilter, AttentionItem, AttentionKind, Cursor, Page, StoreError, TroubleCounts,
+    AttentionFilter, AttentionItem, Cursor, Page, StoreError, StuckAfter, TroubleCounts,
 };
 use super::error::map;
 use super::transaction::{end, query_as, read};
@@ -137,17 +135,24 @@ pub(super) const OVERDUE: &str = concat!(
 );
 const OVERDUE_COUNT: &str = counted!(overdue!());
 
-/// The statements of a kind, and whether its rows are told apart by a UUID (else by the cluster).
-const fn statements(kind: AttentionKind) -> (&'static str, &'static str, bool) {
-    match kind {
-        AttentionKind::Restored => (RESTORED, RESTORED_COUNT, false),
-        AttentionKind::Drifted => (DRIFTED, DRIFTED_COUNT, true),
-        AttentionKind::Quarantined => (QUARANTINED, QUARANTINED_COUNT, false),
-        AttentionKind::Overdue => (OVERDUE, OVERDUE_COUNT, true),
-        AttentionKind::Stuck => (STUCK, STUCK_COUNT, true),
-        AttentionKind::Irrevocable => (IRREVOCABLE, IRREVOCABLE_COUNT, true),
-        AttentionKind::Denied => (DENIED, DENIED_COUNT, false),
-        AttentionKind::Failed => (FAILED, FAILED_COUNT, false),
+/// The statements of a source: its rows, and how many there are.
+const fn statements(source: Source) -> (&'static str, &'static str) {
+    match source {
+        Source::Restored => (RESTORED, RESTORED_COUNT),
+        Source::Drifted => (DRIFTED, DRIFTED_COUNT),
+        Source::Quarantined => (QUARANTINED, QUARANTINED_COUNT),
+        Source::BreakGlassQuarantined => {
+            (shared::BREAK_GLASS_QUARANTINED, shared::BREAK_GLASS_QUARANTINED_COUNT)
+        }
+        Source::Overdue => (OVERDUE, OVERDUE_COUNT),
+        Source::Stuck => (STUCK, STUCK_COUNT),
+        Source::CredentialStuck => (shared::CREDENTIAL_STUCK, shared::CREDENTIAL_STUCK_COUNT),
+        Source::RevocationStuck => (shared::REVOCATION_STUCK, shared::REVOCATION_STUCK_COUNT),
+        Source::Irrevocable => (IRREVOCABLE, IRREVOCABLE_COUNT),
+        Source::Denied => (DENIED, DENIED_COUNT),
+        Source::CredentialDenied => (shared::CREDENTIAL_DENIED, shared::CREDENTIAL_DENIED_COUNT),
+        Source::Failed => (FAILED, FAILED_COUNT),
+        Source::CredentialFailed => (shared::CREDENTIAL_FAILED, shared::CREDENTIAL_FAILED_COUNT),
     }
 }
 
@@ -161,16 +166,16 @@ pub(super) async fn list(
     let wanted = i64::from(limit) + 1;
     let mut tx = read(pool).await?;
     let mut items: Vec<AttentionItem> = Vec::new();
-    for (kind, since, subject) in parts {
+    for (source, since, subject) in parts {
         let left = wanted - i64::try_from(items.len()).unwrap_or(wanted);
         if left <= 0 {
             break;
         }
-        items.extend(rows(&mut tx, filter, kind, (since, subject), left).await?);
+        items.extend(rows(&mut tx, filter, source, (since, subject), left).await?);
     }
     let mut total = 0;
-    for (kind, _, _) in plan(filter, None)? {
-        total += number(&mut tx, filter, kind).await?;
+    for (source, _, _) in plan(filter, None)? {
+        total += number(&mut tx, filter, source).await?;
     }
     tx.commit().await.map_err(map)?;
     Ok(Page::cut(items, limit, Some(total), AttentionItem::key))
@@ -179,28 +184,28 @@ pub(super) async fn list(
 async fn rows(
     db: &mut PgConnection,
     filter: &AttentionFilter,
-    kind: AttentionKind,
+    source: Source,
     (since, subject): (i64, String),
     limit: i64,
 ) -> Result<Vec<AttentionItem>, StoreError> {
-    let (sql, _, by_uuid) = statements(kind);
-    let query = query_as(sql).bind(latest(kind, filter)).bind(Timestamp::from_micros(since));
-    let query = if by_uuid {
+    let (sql, _) = statements(source);
+    let query = query_as(sql).bind(latest(source, filter)).bind(Timestamp::from_micros(since));
+    let query = if source.subject().is_uuid() {
         // Nothing sorts before the nil one.
         query.bind(subject_id(&subject)?.unwrap_or_default())
     } else {
         query.bind(subject)
     };
     let rows: Vec<ItemRow> = query.bind(limit).fetch_all(db).await.map_err(map)?;
-    rows.into_iter().map(|row| row.item(kind)).collect()
+    rows.into_iter().map(|row| row.item(source)).collect()
 }
 
 async fn number(
     db: &mut PgConnection,
     filter: &AttentionFilter,
-    kind: AttentionKind,
+    source: Source,
 ) -> Result<u64, StoreError> {
-    let query = query_as(statements(kind).1).bind(latest(kind, filter));
+    let query = query_as(statements(source).1).bind(latest(source, filter));
     let (number,): (i64,) = query.fetch_one(db).await.map_err(map)?;
     count(number)
 }
@@ -211,7 +216,7 @@ pub(super) const BURNT_COUNT: &str = "SELECT count(*) FROM accounts WHERE phase 
 pub(super) async fn counts(
     pool: &PgPool,
     now: Timestamp,
-    stuck_after: Duration,
+    stuck_after: StuckAfter,
 ) -> Result<TroubleCounts, StoreError> {
     let filter = AttentionFilter { kind: None, now, stuck_after };
     let mut tx = read(pool).await?;
@@ -224,9 +229,9 @@ async fn counts_in(
     filter: &AttentionFilter,
 ) -> Result<TroubleCounts, StoreError> {
     let mut counts = TroubleCounts::default();
-    for kind in AttentionKind::VARIANTS {
-        let number = number(db, filter, *kind).await?;
-        counts.attention.insert(kind.to_string(), number);
+    for source in Source::VARIANTS {
+        let number = number(db, filter, *source).await?;
+        counts.add(*source, number);
     }
     let (burnt,): (i64,) = query_as(BURNT_COUNT).fetch_one(db).await.map_err(map)?;
     counts.burnt = count(burnt)?;

@@ -55,8 +55,8 @@ use super::{
     AuditStream, Claimed, Commit, Cursor, Described, Hint, IdempotencyAnswer, IdempotencyKey,
     IdempotencyStart, IdempotencyState, Listening, Loaded, OwnedBy, Page, Presented,
     PullSecretFilter, PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail,
-    RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts,
-    UsageCandidate, UsageScope,
+    RotationFilter, RotationRow, SealedSecret, ServedView, Store, StoreError, StuckAfter,
+    TroubleCounts, UsageCandidate, UsageScope,
 };
 use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
@@ -296,7 +296,7 @@ impl Store for PgStore {
     async fn trouble_counts(
         &self,
         now: Timestamp,
-        stuck_after: Duration,
+        stuck_after: StuckAfter,
     ) -> Result<TroubleCounts, StoreError> {
         attention::counts(&self.pool, now, stuck_after).await
     }

@@ -1,15 +1,13 @@
 //! What needs a person: per kind one indexed statement, the oldest first.
 
-use std::time::Duration;
-
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 use strum::VariantArray;
 
-use super::super::attention::{latest, plan, subject_id};
-use super::super::rows::attention::ItemRow;
+use super::super::attention::{Source, latest, plan, subject_id};
+use super::super::rows::attention::{self as shared, ItemRow};
 use super::super::rows::decode::count;
 use super::super::{
-    AttentionFilter, AttentionItem, AttentionKind, Cursor, Page, StoreError, TroubleCounts,
+    AttentionFilter, AttentionItem, Cursor, Page, StoreError, StuckAfter, TroubleCounts,
 };
 use super::error::map;
 use crate::time::Timestamp;
@@ -136,17 +134,24 @@ pub(super) const OVERDUE: &str = concat!(
 );
 const OVERDUE_COUNT: &str = number!(overdue!());
 
-/// The statements of a kind, and whether its rows are told apart by a UUID (else by the cluster).
-const fn statements(kind: AttentionKind) -> (&'static str, &'static str, bool) {
-    match kind {
-        AttentionKind::Restored => (RESTORED, RESTORED_COUNT, false),
-        AttentionKind::Drifted => (DRIFTED, DRIFTED_COUNT, true),
-        AttentionKind::Quarantined => (QUARANTINED, QUARANTINED_COUNT, false),
-        AttentionKind::Overdue => (OVERDUE, OVERDUE_COUNT, true),
-        AttentionKind::Stuck => (STUCK, STUCK_COUNT, true),
-        AttentionKind::Irrevocable => (IRREVOCABLE, IRREVOCABLE_COUNT, true),
-        AttentionKind::Denied => (DENIED, DENIED_COUNT, false),
-        AttentionKind::Failed => (FAILED, FAILED_COUNT, false),
+/// The statements of a source: its rows, and how many there are.
+const fn statements(source: Source) -> (&'static str, &'static str) {
+    match source {
+        Source::Restored => (RESTORED, RESTORED_COUNT),
+        Source::Drifted => (DRIFTED, DRIFTED_COUNT),
+        Source::Quarantined => (QUARANTINED, QUARANTINED_COUNT),
+        Source::BreakGlassQuarantined => {
+            (shared::BREAK_GLASS_QUARANTINED, shared::BREAK_GLASS_QUARANTINED_COUNT)
+        }
+        Source::Overdue => (OVERDUE, OVERDUE_COUNT),
+        Source::Stuck => (STUCK, STUCK_COUNT),
+        Source::CredentialStuck => (shared::CREDENTIAL_STUCK, shared::CREDENTIAL_STUCK_COUNT),
+        Source::RevocationStuck => (shared::REVOCATION_STUCK, shared::REVOCATION_STUCK_COUNT),
+        Source::Irrevocable => (IRREVOCABLE, IRREVOCABLE_COUNT),
+        Source::Denied => (DENIED, DENIED_COUNT),
+        Source::CredentialDenied => (shared::CREDENTIAL_DENIED, shared::CREDENTIAL_DENIED_COUNT),
+        Source::Failed => (FAILED, FAILED_COUNT),
+        Source::CredentialFailed => (shared::CREDENTIAL_FAILED, shared::CREDENTIAL_FAILED_COUNT),
     }
 }
 
@@ -160,14 +165,14 @@ pub(super) async fn list(
     let wanted = i64::from(limit) + 1;
     let mut tx = reader.begin().await.map_err(map)?;
     let mut items: Vec<AttentionItem> = Vec::new();
-    for (kind, since, subject) in parts {
+    for (source, since, subject) in parts {
         let left = wanted - i64::try_from(items.len()).unwrap_or(wanted);
         if left <= 0 {
             break;
         }
-        let (rows, _, by_uuid) = statements(kind);
-        let query = sqlx::query_as(rows).bind(latest(kind, filter)).bind(since);
-        let query = if by_uuid {
+        let (rows, _) = statements(source);
+        let query = sqlx::query_as(rows).bind(latest(source, filter)).bind(since);
+        let query = if source.subject().is_uuid() {
             // Nothing sorts before the empty value.
             let id = subject_id(&subject)?.map(|id| id.into_bytes().to_vec());
             query.bind(id.unwrap_or_default())
@@ -176,12 +181,12 @@ pub(super) async fn list(
         };
         let rows: Vec<ItemRow> = query.bind(left).fetch_all(&mut *tx).await.map_err(map)?;
         for row in rows {
-            items.push(row.item(kind)?);
+            items.push(row.item(source)?);
         }
     }
     let mut total = 0;
-    for (kind, _, _) in plan(filter, None)? {
-        total += count_of(&mut tx, kind, filter).await?;
+    for (source, _, _) in plan(filter, None)? {
+        total += count_of(&mut tx, source, filter).await?;
     }
     tx.commit().await.map_err(map)?;
     Ok(Page::cut(items, limit, Some(total), AttentionItem::key))
@@ -189,10 +194,10 @@ pub(super) async fn list(
 
 async fn count_of(
     db: &mut SqliteConnection,
-    kind: AttentionKind,
+    source: Source,
     filter: &AttentionFilter,
 ) -> Result<u64, StoreError> {
-    let query = sqlx::query_as(statements(kind).1).bind(latest(kind, filter));
+    let query = sqlx::query_as(statements(source).1).bind(latest(source, filter));
     let (number,): (i64,) = query.fetch_one(db).await.map_err(map)?;
     count(number)
 }
@@ -203,14 +208,14 @@ pub(super) const BURNT_COUNT: &str = "SELECT count(*) FROM accounts WHERE phase 
 pub(super) async fn counts(
     reader: &SqlitePool,
     now: Timestamp,
-    stuck_after: Duration,
+    stuck_after: StuckAfter,
 ) -> Result<TroubleCounts, StoreError> {
     let filter = AttentionFilter { kind: None, now, stuck_after };
     let mut tx = reader.begin().await.map_err(map)?;
     let mut counts = TroubleCounts::default();
-    for kind in AttentionKind::VARIANTS {
-        let number = count_of(&mut tx, *kind, &filter).await?;
-        counts.attention.insert(kind.to_string(), number);
+    for source in Source::VARIANTS {
+        let number = count_of(&mut tx, *source, &filter).await?;
+        counts.add(*source, number);
     }
     let (burnt,): (i64,) = sqlx::query_as(BURNT_COUNT).fetch_one(&mut *tx).await.map_err(map)?;
     counts.burnt = count(burnt)?;

@@ -51,8 +51,8 @@ use super::{
     AuditStream, Claimed, Commit, Cursor, Described, IdempotencyAnswer, IdempotencyKey,
     IdempotencyStart, IdempotencyState, Loaded, OwnedBy, Page, Presented, PullSecretFilter,
     PullSecretRow, PurgeBefore, Purged, ReplicaRow, Reseal, RotationDetail, RotationFilter,
-    RotationRow, SealedSecret, ServedView, Store, StoreError, TroubleCounts, UsageCandidate,
-    UsageScope,
+    RotationRow, SealedSecret, ServedView, Store, StoreError, StuckAfter, TroubleCounts,
+    UsageCandidate, UsageScope,
 };
 use crate::ids::{AccountId, CallToken, ClusterId, RegistryId, ReplicaId, RotationId};
 use crate::state::pull_secret::StateName;
@@ -303,7 +303,7 @@ impl Store for SqliteStore {
     async fn trouble_counts(
         &self,
         now: Timestamp,
-        stuck_after: Duration,
+        stuck_after: StuckAfter,
     ) -> Result<TroubleCounts, StoreError> {
         attention::counts(&self.reader, now, stuck_after).await
     }

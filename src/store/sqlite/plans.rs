@@ -1,6 +1,6 @@
 //! SQLite's own word on which index serves which statement.
 
-use super::super::rows::break_glass_sql;
+use super::super::rows::{self, break_glass_sql};
 use super::*;
 
 async fn plan(store: &SqliteStore, sql: &'static str) -> String {
@@ -85,6 +85,13 @@ async fn every_statement_uses_the_index_that_it_names() {
         (attention::DENIED, "pull_secrets_refused"),
         (attention::FAILED, "pull_secrets_refused"),
         (attention::OVERDUE, "rotations_deadline"),
+        (rows::attention::BREAK_GLASS_QUARANTINED, "break_glass_quarantined"),
+        (rows::attention::CREDENTIAL_STUCK, "break_glass_credentials_stuck"),
+        (rows::attention::CREDENTIAL_STUCK_COUNT, "break_glass_credentials_stuck"),
+        (rows::attention::REVOCATION_STUCK, "break_glass_revocations_stuck"),
+        (rows::attention::REVOCATION_STUCK_COUNT, "break_glass_revocations_stuck"),
+        (rows::attention::CREDENTIAL_DENIED, "break_glass_credentials_by_state"),
+        (rows::attention::CREDENTIAL_FAILED, "break_glass_credentials_by_state"),
         (attention::BURNT_COUNT, "COVERING INDEX accounts_burnt"),
         (audit::OF_CLUSTER, "audit_by_cluster"),
         (audit::OF_ACTOR, "audit_by_actor"),

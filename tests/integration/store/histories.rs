@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::backends;
 use super::replicas::replica;
-use super::script::{HOUR, Script};
+use super::script::{HOUR, STUCK_AFTER, Script};
 
 const CLUSTERS: [&str; 3] = ["cls-a", "cls-b", "cls-c"];
 
@@ -58,7 +58,7 @@ async fn compare_cluster(stores: &[Arc<dyn Store>], script: &Script) {
 }
 
 async fn compare_fleet(stores: &[Arc<dyn Store>], now: Timestamp) {
-    let kinds = AttentionFilter { kind: None, now, stuck_after: HOUR };
+    let kinds = AttentionFilter { kind: None, now, stuck_after: STUCK_AFTER };
     let mut cursor = None;
     loop {
         let page = same!(stores, |store| store.attention(&kinds, cursor.as_ref(), 2)).unwrap();

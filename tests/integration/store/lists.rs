@@ -10,7 +10,7 @@ use hyperfleet_credentials::store::{
 use strum::VariantArray as _;
 
 use super::backends::conforms;
-use super::script::{HOUR, MINUTE, Script, served};
+use super::script::{HOUR, MINUTE, STUCK_AFTER, Script, served};
 
 conforms!(
     pages_are_stable_while_rows_are_added,
@@ -97,11 +97,11 @@ async fn an_overdue_rotation_is_found(store: Arc<dyn Store>) {
         let page = store.list_pull_secrets(&filter, None, 9).await.unwrap();
         assert_eq!((page.items.len(), page.total_count), (found, Some(found as u64)));
         let kind = Some(AttentionKind::Overdue);
-        let filter = AttentionFilter { kind, now, stuck_after: HOUR };
+        let filter = AttentionFilter { kind, now, stuck_after: STUCK_AFTER };
         let page = store.attention(&filter, None, 9).await.unwrap();
         assert_eq!(page.items.len(), found);
         assert!(page.items.iter().all(|item| item.since == deadline));
-        let counts = store.trouble_counts(now, HOUR).await.unwrap();
+        let counts = store.trouble_counts(now, STUCK_AFTER).await.unwrap();
         assert_eq!(counts.attention["overdue"], found as u64);
     }
 }
@@ -114,7 +114,7 @@ async fn what_needs_a_person_is_listed_by_kind(store: Arc<dyn Store>) {
         script.command(&stores, &Command::Quarantine { retry_at }).await;
     }
     let script = Script::new("cls-a", 1);
-    let filter = AttentionFilter { kind: None, now: script.now, stuck_after: HOUR };
+    let filter = AttentionFilter { kind: None, now: script.now, stuck_after: STUCK_AFTER };
     let page = store.attention(&filter, None, 2).await.unwrap();
     assert_eq!((page.items.len(), page.total_count), (2, Some(3)));
     assert!(page.items.iter().all(|item| item.kind == AttentionKind::Quarantined));
@@ -127,7 +127,7 @@ async fn what_needs_a_person_is_listed_by_kind(store: Arc<dyn Store>) {
     let kind = Some(AttentionKind::Failed);
     let page = store.attention(&AttentionFilter { kind, ..filter }, None, 2).await.unwrap();
     assert_eq!(page.items, Vec::new());
-    let counts = store.trouble_counts(script.now, HOUR).await.unwrap();
+    let counts = store.trouble_counts(script.now, STUCK_AFTER).await.unwrap();
     assert_eq!((counts.attention["quarantined"], counts.burnt), (3, 0));
     assert_eq!(counts.attention.values().sum::<u64>(), 3);
     assert_eq!(counts.attention.len(), AttentionKind::VARIANTS.len());
@@ -143,7 +143,7 @@ async fn a_cursor_of_another_list_is_refused(store: Arc<dyn Store>) {
     let other = StoreError::Cursor(CursorError::OtherList);
     let fleet = PullSecretFilter::all(script.now);
     assert_eq!(store.list_pull_secrets(&fleet, cursor, 1).await, Err(other.clone()));
-    let filter = AttentionFilter { kind: None, now: script.now, stuck_after: HOUR };
+    let filter = AttentionFilter { kind: None, now: script.now, stuck_after: STUCK_AFTER };
     assert_eq!(store.attention(&filter, cursor, 1).await, Err(other.clone()));
     let audit = AuditFilter::default();
     assert_eq!(store.list_audit(&audit, cursor, 1).await, Err(other.clone()));

@@ -15,7 +15,7 @@ use hyperfleet_credentials::state::pull_secret::{
     apply, decide, due_at, effects,
 };
 use hyperfleet_credentials::store::{
-    Commit, Loaded, OwnedBy, SealedSecret, Store, StoreError, Turn, gone_how,
+    Commit, Loaded, OwnedBy, SealedSecret, Store, StoreError, StuckAfter, Turn, gone_how,
 };
 use hyperfleet_credentials::time::Timestamp;
 use hyperfleet_credentials::window::Window;
@@ -25,6 +25,8 @@ use super::replicas::replica;
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(3600);
+/// Of both kinds of credential.
+pub const STUCK_AFTER: StuckAfter = StuckAfter { pull_secrets: HOUR, break_glass: HOUR };
 
 pub fn start() -> Timestamp {
     Timestamp::from_micros(1_800_000_000_000_000)

@@ -14,7 +14,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::backends::conforms;
-use super::script::{HOUR, MINUTE, Script, served, start};
+use super::script::{HOUR, MINUTE, STUCK_AFTER, Script, served, start};
 
 conforms!(
     a_registry_is_compared_by_one_at_a_time,
@@ -306,7 +306,7 @@ async fn a_restore_raises_the_counters_wakes_everybody_and_holds_deletions(store
     let restored = store.restored().await.unwrap().unwrap();
     assert!(restored.is_latched());
     assert_eq!((restored.restored_at, restored.reason.as_str()), (now, "accounts"));
-    let filter = |kind| AttentionFilter { kind, now, stuck_after: HOUR };
+    let filter = |kind| AttentionFilter { kind, now, stuck_after: STUCK_AFTER };
     let items = store.attention(&filter(Some(AttentionKind::Restored)), None, 10).await.unwrap();
     assert_eq!((items.items.len(), items.items[0].since), (1, now));
     assert_eq!(items.items[0].cluster_id, None);
