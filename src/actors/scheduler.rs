@@ -338,7 +338,10 @@ async fn keep_house(deps: &Deps, actors: &Actors) -> Result<(), StoreError> {
     gauge(&deps.metrics.pull_secrets, &deps.store.state_counts().await?);
     gauge(&deps.metrics.rotations, &deps.store.phase_counts().await?);
     let trouble = deps.store.trouble_counts(now, deps.stuck_after()).await?;
-    gauge(&deps.metrics.attention, &trouble.attention);
+    deps.metrics.need_attention(&[
+        ("pull_secret", &trouble.attention),
+        ("break_glass", &trouble.break_glass),
+    ]);
     deps.metrics.burnt_accounts.set(number(trouble.burnt));
     if let Some(break_glass) = &actors.break_glass {
         house::keep(break_glass.tools()).await?;

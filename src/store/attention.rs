@@ -178,8 +178,10 @@ impl AttentionItem {
 /// How much trouble there is, for the metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TroubleCounts {
-    /// Items by the word of their kind; every kind is there.
+    /// Items about pull secrets and the installation by the word of their kind; every kind is there.
     pub attention: BTreeMap<String, u64>,
+    /// Items about break-glass credentials, in the same way; every kind that they can have is there.
+    pub break_glass: BTreeMap<String, u64>,
     /// Accounts whose name is spoilt and that are not certainly gone yet.
     pub burnt: u64,
 }
@@ -187,7 +189,22 @@ pub struct TroubleCounts {
 impl TroubleCounts {
     /// So many more of the kind that this source has.
     pub(super) fn add(&mut self, source: Source, number: u64) {
-        *self.attention.entry(source.kind().to_string()).or_default() += number;
+        let counts = match source {
+            Source::Restored
+            | Source::Drifted
+            | Source::Quarantined
+            | Source::Overdue
+            | Source::Stuck
+            | Source::Irrevocable
+            | Source::Denied
+            | Source::Failed => &mut self.attention,
+            Source::BreakGlassQuarantined
+            | Source::CredentialStuck
+            | Source::RevocationStuck
+            | Source::CredentialDenied
+            | Source::CredentialFailed => &mut self.break_glass,
+        };
+        *counts.entry(source.kind().to_string()).or_default() += number;
     }
 }
 

@@ -113,7 +113,8 @@ async fn the_page_is_well_formed_documented_and_anonymous() {
         ("actors", &[], 1.0),
         ("panics_total", &[], 0.0),
         ("http_requests_total", &[("path", "other"), ("status_code", "404")], 1.0),
-        ("attention_items", &[("kind", "overdue")], 0.0),
+        ("attention_items", &[("credential", "pull_secret"), ("kind", "overdue")], 0.0),
+        ("attention_items", &[("credential", "break_glass"), ("kind", "stuck")], 0.0),
         ("registry_breaker_open", &[("registry", "local")], 0.0),
     ] {
         assert!((sum(name, labels) - value).abs() < 0.5, "{name} {labels:?}:\n{page}");

@@ -7,7 +7,7 @@ mod make;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -195,7 +195,7 @@ impl Metrics {
                 "Commands that wait for their actor or are being carried out.",
             )?,
             actors: make.gauge("actors", "Clusters whose actor is in memory.")?,
-            attention: make.gauges("attention_items", "What needs a person.", &["kind"])?,
+            attention: make.gauges("attention_items", "What needs a person.", &["credential", "kind"])?,
             burnt_accounts: make.gauge(
                 "burnt_accounts",
                 "Accounts whose create was lost and that are not certainly gone yet.",
@@ -360,6 +360,17 @@ impl Metrics {
     /// A cluster of a campaign came to its result.
     pub fn campaign_cluster(&self, status: &'static str) {
         self.campaign_clusters.with_label_values(&[status]).inc();
+    }
+
+    /// What needs a person, by the kind of credential and the word of each kind of item.
+    pub fn need_attention(&self, counts: &[(&str, &BTreeMap<String, u64>)]) {
+        self.attention.reset();
+        for (credential, kinds) in counts {
+            for (kind, count) in *kinds {
+                let count = i64::try_from(*count).unwrap_or(i64::MAX);
+                self.attention.with_label_values(&[*credential, kind]).set(count);
+            }
+        }
     }
 
     /// One caught panic.

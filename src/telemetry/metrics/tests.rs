@@ -12,7 +12,7 @@ fn every_series_carries_component_and_version() {
     metrics.promoted(Duration::from_secs(2));
     metrics.dual_period(Duration::from_secs(90_000));
     metrics.revoked("old_generation", Duration::from_secs(1));
-    metrics.attention.with_label_values(&["overdue"]).set(1);
+    metrics.attention.with_label_values(&["pull_secret", "overdue"]).set(1);
     metrics.rotation_ended("manual", "completed");
     metrics.panic("effect");
     metrics.breaker("quay", true);

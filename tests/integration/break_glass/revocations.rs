@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::world::{A, B, Scene, V1, WHO, log_in, name_of};
-use crate::support::fake_apiserver::Mode;
+use super::world::{A, B, Scene, V1, WHO, log_in, name_of, quick};
+use crate::support::fake_apiserver::{FakeApiserver, Mode};
 
 fn endpoint<'a>(revocation: &'a Value, url: &str) -> &'a Value {
     let mut all = revocation["endpoints"].as_array().unwrap().iter();
@@ -28,6 +28,16 @@ async fn a_server_that_does_not_say_no_has_not_said_it() {
     let seen = scene.until(&path, |seen| endpoint(seen, &ill.url)["last_error"].is_string()).await;
     assert_eq!((&seen["state"], &seen["ended_at"]), (&json!("proving"), &Value::Null));
     assert!(seen["message"].as_str().unwrap().contains(&ill.url), "{seen}");
+    // Operators are told without asking for it.
+    let attention = "/v1/attention?kind=stuck";
+    let mine = |list: &Value| {
+        let items = list["items"].as_array().unwrap().iter();
+        items.filter(|item| item["revocation_id"] == running["revocation_id"]).count()
+    };
+    let told = scene.until(attention, |list| mine(list) == 1).await;
+    let item = &told["items"][0];
+    assert_eq!((&item["cluster_id"], &item["credential_id"]), (&json!("cls-1"), &Value::Null));
+    assert!(item["last_error"].as_str().unwrap().contains(&ill.url), "{told}");
     // One that refuses everything, the control included, proves nothing either.
     ill.behave(Mode::RefusesEverything);
     let all_refused = |seen: &Value| {
@@ -48,8 +58,78 @@ async fn a_server_that_does_not_say_no_has_not_said_it() {
     ill.behave(Mode::Normal);
     let ended = scene.meanwhile(scene.revoked()).await;
     assert_eq!(endpoint(&ended, &ill.url)["rejected"], true, "{ended}");
+    assert_eq!(scene.get(attention).await.body["items"], json!([]));
     assert_eq!(scene.state(&id).await, "revoked");
     assert_eq!(log_in(&kubeconfig).await, Err(401));
+}
+
+#[tokio::test]
+async fn one_accepts_one_is_down_one_refuses() {
+    // Given a credential that three API servers accept,
+    let scene = Scene::with(quick(), 3, json!({})).await;
+    let (id, kubeconfig) = scene.issued("ada").await;
+    let [accepts, down, refuses] = &scene.servers[..] else { panic!("three") };
+    // when it is revoked while one of them goes on accepting it, one is down and one does as it is told,
+    accepts.behave(Mode::StillAccepts);
+    down.behave(Mode::Down);
+    assert_eq!(scene.delete(&format!("{B}/{id}")).await.status, 202);
+    let running = scene.revocation().await;
+    let path = format!("{V1}/revocations/{}", running["revocation_id"].as_str().unwrap());
+    let proved =
+        |seen: &Value, server: &FakeApiserver| endpoint(seen, &server.url)["rejected"] == true;
+    let error = |seen: &Value, server: &FakeApiserver| {
+        endpoint(seen, &server.url)["last_error"].as_str().unwrap_or_default().to_owned()
+    };
+    let all_asked = |seen: &Value| {
+        proved(seen, refuses) && !error(seen, accepts).is_empty() && !error(seen, down).is_empty()
+    };
+    let seen = scene.meanwhile(scene.until(&path, all_asked)).await;
+    // then it is not revoked, each of the two says why, and whoever has it still gets in.
+    assert!(error(&seen, accepts).contains("still accepts"), "{seen}");
+    assert_eq!((proved(&seen, accepts), proved(&seen, down)), (false, false), "{seen}");
+    assert_eq!((&seen["state"], &seen["ended_at"]), (&json!("proving"), &Value::Null));
+    assert_eq!(scene.state(&id).await, "revoking");
+    assert_eq!(name_of(&kubeconfig).await, format!("{WHO}ada"));
+    // The one that comes back alone does not end it, nor does the other one alone;
+    down.behave(Mode::Normal);
+    let seen = scene.meanwhile(scene.until(&path, |seen| proved(seen, down))).await;
+    assert_eq!((&seen["state"], proved(&seen, accepts)), (&json!("proving"), false));
+    assert_eq!(scene.state(&id).await, "revoking");
+    // all three do.
+    accepts.behave(Mode::Normal);
+    let ended = scene.meanwhile(scene.revoked()).await;
+    assert_eq!(ended["state"], "completed");
+    assert_eq!((scene.state(&id).await.as_str(), log_in(&kubeconfig).await), ("revoked", Err(401)));
+}
+
+#[tokio::test]
+async fn while_all_are_down_nobody_can_say_it() {
+    let mut scene = Scene::with(quick(), 3, json!({})).await;
+    let (id, kubeconfig) = scene.issued("ada").await;
+    scene.servers.iter().for_each(|server| server.behave(Mode::Down));
+    assert_eq!(scene.delete(A).await.status, 204);
+    let running = scene.revocation().await;
+    let path = format!("{V1}/revocations/{}", running["revocation_id"].as_str().unwrap());
+    let all_tried = |seen: &Value| {
+        let mut all = seen["endpoints"].as_array().unwrap().iter();
+        all.all(|one| one["last_error"].is_string())
+    };
+    let seen = scene.meanwhile(scene.until(&path, all_tried)).await;
+    assert_eq!((&seen["state"], &seen["ended_at"]), (&json!("proving"), &Value::Null));
+    // The credential says so itself, on both surfaces, also after the service was killed.
+    for _ in 0..2 {
+        let one = scene.get(&format!("{B}/{id}")).await.body;
+        assert_eq!((&one["status"], one.get("kubeconfig")), (&json!("revoking"), None));
+        let message = one["status_details"]["message"].as_str().unwrap();
+        assert!(message.contains("cannot be verified"), "{message}");
+        assert_eq!(scene.get(&format!("{A}/{id}")).await.body["status"], "awaiting_revocation");
+        assert_eq!(one.get("revocation_timestamp"), None);
+        scene.world.service.kill();
+        scene.world.service.restart().await;
+    }
+    scene.servers.iter().for_each(|server| server.behave(Mode::Normal));
+    scene.meanwhile(scene.revoked()).await;
+    assert_eq!((scene.state(&id).await.as_str(), log_in(&kubeconfig).await), ("revoked", Err(401)));
 }
 
 #[tokio::test]

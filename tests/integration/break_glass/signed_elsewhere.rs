@@ -109,6 +109,8 @@ async fn what_the_operator_refuses_is_denied_and_stays_visible() {
     management.deny();
     let denied = scene.until(&format!("{B}/{id}"), |one| one["status"] == "denied").await;
     assert_ne!(denied["status_details"]["message"], "");
+    let told = scene.get("/v1/attention?kind=denied").await.body;
+    assert_eq!(told["items"][0]["credential_id"], json!(id), "{told}");
     assert_eq!(scene.get(&format!("{A}/{id}")).await.body["status"], "failed");
     assert_eq!(scene.kubeconfig(&id).await, None);
 }
@@ -122,6 +124,9 @@ async fn what_nobody_signs_fails_in_the_end() {
     let failed = scene.until(&format!("{B}/{id}"), |one| one["status"] == "failed").await;
     let message = failed["status_details"]["message"].as_str().unwrap();
     assert!(message.starts_with("not issued in time"), "{message}");
+    let told = scene.get("/v1/attention?kind=failed").await.body;
+    assert_eq!(told["items"][0]["credential_id"], json!(id), "{told}");
+    assert_eq!(told["items"][0]["last_error"], json!(message), "{told}");
     // Its name is free again, and the next one works.
     management.sign(Signing::Normal);
     let next = scene.post(A, json!({"username": "ada"})).await;

@@ -28,15 +28,34 @@ pub(super) fn seen(
         }
     };
     let endpoints: Vec<EndpointProgress> = before.iter().map(after).collect();
-    let in_the_way = endpoints
-        .iter()
-        .find_map(|row| row.last_error.as_ref().map(|error| format!("{}: {error}", row.endpoint)));
+    let in_the_way = in_the_way(&endpoints).map(|error| match subject {
+        Subject::Revocation(_) => unproved(&endpoints, seen, &error),
+        Subject::Credential(_) | Subject::Authority(_) => error,
+    });
     let trouble = match in_the_way {
         Some(message) => record.trouble_of(subject).put_off(&message, context.now),
         None => crate::state::shared::Trouble::default(),
     };
     let next_attempt_at = context.now.plus(context.policy.probe_interval);
     Some(Event::EndpointsSeen { subject, endpoints, trouble, next_attempt_at })
+}
+
+fn in_the_way(endpoints: &[EndpointProgress]) -> Option<String> {
+    let error = |row: &EndpointProgress| {
+        row.last_error.as_ref().map(|error| format!("{}: {error}", row.endpoint))
+    };
+    endpoints.iter().find_map(error)
+}
+
+/// Says whether anybody's word is there at all: who hears nothing does not know whether what is revoked works.
+fn unproved(endpoints: &[EndpointProgress], seen: &[EndpointSeen], error: &str) -> String {
+    let silent = |said: &EndpointSeen| matches!(said.verdict, Verdict::Unknown(_));
+    let proved = endpoints.iter().filter(|row| row.proved_at.is_some()).count();
+    if proved == 0 && seen.iter().all(silent) {
+        return format!("cannot be verified, no API server says anything; {error}");
+    }
+    let (missing, all) = (endpoints.len() - proved, endpoints.len());
+    format!("not confirmed by {missing} of {all} API servers; {error}")
 }
 
 /// An issuing credential has to be accepted once.

@@ -106,6 +106,16 @@ impl Credential {
 }
 
 impl BreakGlass {
+    /// What a revocation is about tells what stands in its way, too.
+    pub(super) fn tell_revoked(&mut self, id: RevocationId, event: &Event) {
+        let Event::EndpointsSeen { trouble, .. } = event else { return };
+        let message = trouble.last_error.as_deref().unwrap_or_default();
+        let ours = |state: CredentialState| state == CredentialState::Revoking { revocation: id };
+        for credential in self.credentials.iter_mut().filter(|one| ours(one.state)) {
+            message.clone_into(&mut credential.message);
+        }
+    }
+
     /// What awaited the revocation is being revoked.
     pub(super) fn revoking_began(&mut self, id: RevocationId, message: &str, at: Timestamp) {
         for credential in &mut self.credentials {

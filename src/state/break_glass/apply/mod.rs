@@ -58,7 +58,8 @@ impl BreakGlass {
                         self.change_credential(*id, |c| c.record_event(event))
                     }
                     Subject::Revocation(id) => {
-                        self.change_revocation(*id, |r| r.record_event(event))
+                        self.change_revocation(*id, |r| r.record_event(event));
+                        self.tell_revoked(*id, event);
                     }
                     Subject::Authority(_) => {}
                 }
