@@ -62,6 +62,12 @@ pub struct ConfiguredRegistry {
 }
 
 impl Deps {
+    /// Whether the wall clock runs as the monotonic one does.
+    #[must_use]
+    pub fn time_is_trusted(&self) -> bool {
+        self.replica.time_is_trusted(self.clock.now())
+    }
+
     /// How old trouble is when it needs a look.
     #[must_use]
     pub fn stuck_after(&self) -> StuckAfter {

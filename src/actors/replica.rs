@@ -47,6 +47,8 @@ struct State {
     left: bool,
     peers: BTreeMap<ReplicaId, Peer>,
     clocks: Clocks,
+    /// What was told last of the trust in the wall clock.
+    told_trust: bool,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,7 @@ impl Replica {
             left: false,
             peers: BTreeMap::new(),
             clocks: Clocks::new(trust_after),
+            told_trust: true,
         };
         Self {
             id: ReplicaId(uuid::Uuid::now_v7()),
@@ -185,19 +188,21 @@ impl Replica {
         Some(all.fold(first, |common, keys| common.intersection(&keys).cloned().collect()))
     }
 
-    /// Looks at both clocks; answers when the trust in the wall clock changed.
+    /// Looks at both clocks; answers when the trust in the wall clock is another one than was answered before.
     pub fn look_at_clocks(&self, wall: crate::time::Timestamp, now: Instant) -> Option<bool> {
         let mut state = self.state();
-        let before = state.clocks.is_trusted();
         state.clocks.look(wall, now);
-        let after = state.clocks.is_trusted();
-        (before != after).then_some(after)
+        let trusted = state.clocks.is_trusted();
+        (std::mem::replace(&mut state.told_trust, trusted) != trusted).then_some(trusted)
     }
 
-    /// Whether the wall clock runs as the monotonic one does.
+    /// Whether the wall clock, which says this now, runs as the monotonic one does. Looks itself: whoever decides
+    /// by a time must not be the first to see that it jumped.
     #[must_use]
-    pub fn time_is_trusted(&self) -> bool {
-        self.state().clocks.is_trusted()
+    pub fn time_is_trusted(&self, wall: crate::time::Timestamp) -> bool {
+        let mut state = self.state();
+        state.clocks.look(wall, Instant::now());
+        state.clocks.is_trusted()
     }
 
     /// Registers a call before it is announced.

@@ -329,7 +329,7 @@ impl<'a> Plan<'a> {
             entropy: Entropy::from_seed(rand::random()),
             last_generation: self.before.last_generation,
             may_start: self.may_begin,
-            time_is_trusted: self.deps.replica.time_is_trusted(),
+            time_is_trusted: self.deps.replica.time_is_trusted(self.now),
             restored_at: self.deps.restored.at(),
         };
         for event in decide(self.after.as_ref(), command, &context)? {

@@ -230,18 +230,23 @@ struct Plan<'a> {
     started: Instant,
     before: LoadedBreakGlass,
     after: Option<BreakGlass>,
+    /// The clock went back: what has happened is dated now, which is stored even if nothing else happens.
+    redated: bool,
     events: Vec<Event>,
     announced: Vec<(Subject, Call, CallToken, Flight)>,
 }
 
 impl<'a> Plan<'a> {
     fn new(tools: &'a Tools, request: &'a Request<'a>, before: LoadedBreakGlass) -> Self {
+        let now = tools.deps.clock.now();
+        let drawn_in = before.record.as_ref().and_then(|record| record.drawn_in(now));
         Self {
             tools,
             request,
-            now: tools.deps.clock.now(),
+            now,
             started: Instant::now(),
-            after: before.record.clone(),
+            redated: drawn_in.is_some(),
+            after: drawn_in.or_else(|| before.record.clone()),
             before,
             events: Vec::new(),
             announced: Vec::new(),
@@ -254,7 +259,7 @@ impl<'a> Plan<'a> {
             policy: &self.tools.policy,
             rules: self.request.rules,
             entropy: Entropy::from_seed(rand::random()),
-            time_is_certain: self.tools.deps.replica.time_is_trusted(),
+            time_is_certain: self.tools.deps.replica.time_is_trusted(self.now),
         };
         for event in decide(self.after.as_ref(), command, &context)? {
             self.after = apply(self.after.take(), &event);
@@ -374,9 +379,9 @@ impl<'a> Plan<'a> {
         let (tools, rules) = (self.tools, self.request.rules);
         let due_at = self.after.as_ref().and_then(|it| due_at(it, &tools.policy, rules));
         let owner = self.owner(due_at);
-        let Self { request, now, started, before, after, events, announced, .. } = self;
+        let Self { request, now, started, before, after, redated, events, announced, .. } = self;
         let deps = &tools.deps;
-        let Some(after) = after.filter(|_| !events.is_empty()) else {
+        let Some(after) = after.filter(|_| redated || !events.is_empty()) else {
             if let Some(answer) = request.answer {
                 deps.store.answer_idempotent(answer).await?;
             }
@@ -403,6 +408,9 @@ impl<'a> Plan<'a> {
         let version = tools.store.commit_break_glass(commit).await?;
         let points = [Point::AfterCommit, Point::AfterOutcomeCommit];
         deps.at_commit(points, names(), answered).await?;
+        if redated {
+            tracing::warn!(%cluster_id, "the clock went back: what has happened is dated now");
+        }
         log::events(cluster_id, told, &after, &events, request.caller);
         count::events(&deps.metrics, told, &after, &events);
         let (record, cause) = (Arc::new(after.clone()), Cause::of(request.caller, None));

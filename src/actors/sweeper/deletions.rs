@@ -37,7 +37,7 @@ pub(super) async fn go_on(deps: &Arc<Deps>, registry_id: &RegistryId) -> Result<
             continue;
         }
         let replica = &deps.replica;
-        let alive = replica.is_live() && replica.time_is_trusted() && !deps.activity.is_stopping();
+        let alive = replica.is_live() && deps.time_is_trusted() && !deps.activity.is_stopping();
         if deps.restored.is_latched() || !alive {
             return Ok(());
         }

@@ -81,7 +81,7 @@ pub(super) async fn gather(
         settle_time: deps.policy.registry(registry_id).settle_time,
         restored: restored.as_ref().is_some_and(crate::store::Restored::is_latched),
         acknowledged_at: restored.and_then(|restored| restored.acknowledged_at),
-        time_is_trusted: deps.replica.time_is_trusted(),
+        time_is_trusted: deps.time_is_trusted(),
         prefix,
     };
     let now = deps.clock.now();

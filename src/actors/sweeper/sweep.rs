@@ -188,7 +188,7 @@ impl Sweep<'_> {
     fn next(&self, started_at: Timestamp, now: Timestamp, found: &Comparison) -> Timestamp {
         let spread = 1.0 - 0.1 * rand::random::<f64>();
         let usual = started_at.plus(self.deps.tuning.sweep_interval.mul_f64(spread));
-        let doubted = self.deps.restored.is_latched() || !self.deps.replica.time_is_trusted();
+        let doubted = self.deps.restored.is_latched() || !self.deps.time_is_trusted();
         if doubted || !found.beyond.is_empty() {
             return usual;
         }

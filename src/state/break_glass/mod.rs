@@ -14,6 +14,7 @@ mod accept;
 mod advance;
 mod apply;
 mod bundle;
+mod clock;
 mod command;
 mod effects;
 mod event;

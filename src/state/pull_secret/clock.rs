@@ -2,16 +2,11 @@
 //!
 //! Knows times and their order. Nothing is decided here: only the dates of what was decided are drawn in.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::super::shared::clock;
 use super::model::{PullSecret, RecordState, RotationPhase};
 use crate::time::Timestamp;
-
-/// The clocks of replicas may differ by so much; less is not touched.
-const TOLERANCE: Duration = Duration::from_secs(5 * 60);
-/// No next attempt is ever put off for longer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(48 * 3600);
 
 impl PullSecret {
     /// The same record with everything that has happened dated now at the latest, in the order in which it
@@ -19,23 +14,13 @@ impl PullSecret {
     #[must_use]
     pub fn drawn_in(&self, now: Timestamp) -> Option<Self> {
         let mut record = self.clone();
-        let latest = record.happened().into_iter().map(|time| *time).max()?;
-        let put_off = |at: Timestamp| at > now.plus(LONGEST_PAUSE);
+        let put_off = |at: Timestamp| clock::is_put_off(at, now);
         let waits = record.accounts.iter().any(|account| put_off(account.next_attempt_at));
-        if latest <= now.plus(TOLERANCE) && !waits {
+        if !waits && !clock::is_ahead(&record.happened(), now) {
             return None;
         }
         let served_before = record.served().map(|served| served.since);
-        let future: BTreeSet<Timestamp> =
-            record.happened().into_iter().map(|time| *time).filter(|time| *time > now).collect();
-        // What is in the past stays before all of it, so that nothing that was seen earlier proves more.
-        let place = |time: Timestamp| {
-            let index = future.iter().position(|known| *known == time).unwrap_or(0);
-            now.plus(Duration::from_micros(u64::try_from(index).unwrap_or(0) + 1))
-        };
-        for time in record.happened().into_iter().filter(|time| **time > now) {
-            *time = place(*time);
-        }
+        clock::draw_in(record.happened(), now);
         for account in record.accounts.iter_mut().filter(|a| put_off(a.next_attempt_at)) {
             account.next_attempt_at = now;
         }

@@ -1,8 +1,10 @@
-//! What both machines need: random values, pauses, announcements, the account of what went wrong.
+//! What both machines need: random values, pauses, announcements, the account of what went wrong, dates that a
+//! clock has made wrong.
 //!
 //! Only values and arithmetic; knows neither machine.
 
 mod call;
+pub mod clock;
 mod entropy;
 mod retry;
 

@@ -55,7 +55,7 @@ pub(in crate::store) const UPSERT_CREDENTIAL: &str = concat!(
      message = excluded.message, decided_by = excluded.decided_by, \
      expires_at = excluded.expires_at, not_after = excluded.not_after, \
      signed_at = excluded.signed_at, endpoints = excluded.endpoints, \
-     accepted_at = excluded.accepted_at, issued_at = excluded.issued_at, \
+     created_at = excluded.created_at, accepted_at = excluded.accepted_at, issued_at = excluded.issued_at, \
      revoked_at = excluded.revoked_at, ",
     work_changes!()
 );
@@ -96,7 +96,7 @@ pub(in crate::store) const UPSERT_REVOCATION: &str = concat!(
      $19, $20, $21, $22, $23, $24, $25, $26) ON CONFLICT (revocation_id) DO UPDATE SET \
      state = excluded.state, state_since = excluded.state_since, attempt = excluded.attempt, \
      progress = excluded.progress, cut_off = excluded.cut_off, endpoints = excluded.endpoints, \
-     ended_at = excluded.ended_at, ",
+     created_at = excluded.created_at, ended_at = excluded.ended_at, ",
     work_changes!()
 );
 

@@ -9,4 +9,5 @@ mod revocations;
 mod signed_elsewhere;
 mod story;
 mod surface;
+mod time;
 mod world;

@@ -1,3 +1,4 @@
+mod clock;
 mod histories;
 mod judge;
 mod outside;

@@ -163,6 +163,20 @@ impl World {
         }
     }
 
+    pub fn reconcile_all(&mut self) {
+        let of = |(kind, name): &(Kind, String)| (*kind == Kind::Requests).then(|| name.clone());
+        let names: Vec<String> = self.objects.keys().filter_map(of).collect();
+        let unsigned = |world: &Self, name: &str| {
+            let request = world.object(Kind::Requests, name).unwrap_or_default();
+            request["status"]["certificate"].is_null()
+        };
+        for name in names {
+            if unsigned(self, &name) {
+                self.reconcile(&name);
+            }
+        }
+    }
+
     /// The operator's turn: what is approved is signed, or not.
     fn reconcile(&mut self, name: &str) {
         if !self.objects.contains_key(&(Kind::Approvals, name.to_owned())) {

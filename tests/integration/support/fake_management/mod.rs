@@ -113,6 +113,11 @@ impl FakeManagement {
         self.shared.world().operator.signing = signing;
     }
 
+    /// The operator looks at what is approved and not signed yet once more.
+    pub fn reconcile(&self) {
+        self.shared.world().reconcile_all();
+    }
+
     /// The next request with this verb meets this.
     pub fn fault(&self, verb: Verb, fault: Fault) {
         self.shared.world().faults.push_back((verb, fault));
