@@ -2,6 +2,7 @@
 
 mod auth;
 mod campaigns;
+mod clock;
 mod errors;
 mod evidence;
 mod fleet;

@@ -1,44 +1,16 @@
 //! Ends that come while nobody looks, and clocks that jump.
 
-use std::fs;
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 
 use super::signed_elsewhere::{self, Elsewhere};
 use super::world::{A, B, Scene, V1, WHO, log_in, name_of, quick};
+use crate::support::clock::{HOUR, JUMPED, WallClock, YEAR};
 use crate::support::fake_apiserver::Mode;
 use crate::support::fake_management::{Kind, Signing};
 use crate::support::postgres;
 use crate::support::service::Setup;
 
-const HOUR: i64 = 3600;
-const YEAR: i64 = 365 * 24 * HOUR;
 const MANY: usize = 30;
-const JUMPED: &str = "the wall clock jumped: nothing is revoked or removed because time has passed";
-
-/// A wall clock that a test may move: seconds beside the true one.
-struct WallClock {
-    file: PathBuf,
-    _directory: tempfile::TempDir,
-}
-
-impl WallClock {
-    fn right() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let clock = Self { file: directory.path().join("clock"), _directory: directory };
-        clock.is_off_by(0);
-        clock
-    }
-
-    fn is_off_by(&self, seconds: i64) {
-        fs::write(&self.file, seconds.to_string()).unwrap();
-    }
-
-    fn setup(&self) -> Setup {
-        quick().env("HYPERFLEET_CLOCK_FILE", self.file.to_str().unwrap())
-    }
-}
 
 async fn after_a_standstill(clock: WallClock, setup: Setup, database: Option<&str>) {
     // Given many credentials that work, and one that ends later,
@@ -93,14 +65,14 @@ async fn after_a_standstill(clock: WallClock, setup: Setup, database: Option<&st
 #[tokio::test]
 async fn what_ended_while_the_service_stood_still_is_expired_when_it_is_back() {
     let clock = WallClock::right();
-    let setup = clock.setup();
+    let setup = clock.of(quick());
     after_a_standstill(clock, setup, None).await;
 }
 
 #[tokio::test]
 async fn the_same_on_postgres() {
     let (clock, url) = (WallClock::right(), postgres::shared().database(None).await);
-    let setup = clock.setup().env("HYPERFLEET_DB_URL", &url);
+    let setup = clock.of(quick()).env("HYPERFLEET_DB_URL", &url);
     after_a_standstill(clock, setup, Some(&url)).await;
 }
 
@@ -108,7 +80,7 @@ async fn the_same_on_postgres() {
 async fn a_clock_that_jumps_issues_nothing_twice() {
     // Given one credential that works, and one that the operator is silent about,
     let clock = WallClock::right();
-    let setup = clock.setup().env("HYPERFLEET_BREAK_GLASS_ISSUE_DEADLINE", "5m");
+    let setup = clock.of(quick()).env("HYPERFLEET_BREAK_GLASS_ISSUE_DEADLINE", "5m");
     let Elsewhere { scene, management, .. } = signed_elsewhere::start_with(setup).await;
     let made = scene.post(A, json!({"username": "ada"})).await;
     assert_eq!(made.body["status"], "issued", "{}", made.text);
@@ -146,7 +118,7 @@ async fn a_clock_that_jumps_issues_nothing_twice() {
 async fn a_revocation_of_a_year_ahead_is_proved_in_this_one() {
     // Given a revocation that began while the clock was a year ahead, at API servers that were down,
     let clock = WallClock::right();
-    let scene = Scene::with(clock.setup(), 2, json!({})).await;
+    let scene = Scene::with(clock.of(quick()), 2, json!({})).await;
     let (id, kubeconfig) = scene.issued("ada").await;
     clock.is_off_by(YEAR);
     scene.world.service.logged(JUMPED).await;

@@ -1,6 +1,7 @@
 //! What several surfaces need: outside programs, calls, clients, fakes.
 
 pub mod calls;
+pub mod clock;
 pub mod docker_registry;
 pub mod fake_apiserver;
 pub mod fake_management;
