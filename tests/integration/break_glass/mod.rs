@@ -4,6 +4,7 @@
 mod approval;
 mod kill;
 mod operators;
+mod panics;
 mod replicas;
 mod revocations;
 mod signed_elsewhere;

@@ -8,10 +8,14 @@ use crate::support::postgres;
 use crate::support::service::Service;
 
 async fn two() -> (Scene, Service) {
+    with_lease("3s").await
+}
+
+async fn with_lease(lease: &str) -> (Scene, Service) {
     let url = postgres::shared().database(None).await;
     let setup = quick()
         .env("HYPERFLEET_DB_URL", &url)
-        .env("HYPERFLEET_SCHEDULER_LEASE", "3s")
+        .env("HYPERFLEET_SCHEDULER_LEASE", lease)
         .env("HYPERFLEET_REGISTRIES_LOCAL_TIMEOUT", "1s");
     let scene = Scene::with(setup, 2, json!({})).await;
     let other = scene.another().await;
@@ -63,4 +67,38 @@ async fn one_ends_the_revocation_that_another_has_left() {
     assert_eq!(log_in(&kubeconfig).await, Err(401));
     // And it serves on alone.
     assert_eq!(other.post(B, json!({"username": "ada"})).await.status, 202);
+}
+
+/// The lease is so long that nobody is found dead: what goes on was handed over.
+#[tokio::test]
+async fn one_that_is_told_to_stop_hands_over_what_it_is_at() {
+    let (mut scene, other) = with_lease("10m").await;
+    let (id, kubeconfig) = scene.issued("ada").await;
+    // Given a revocation under way, and one more credential that somebody waits for elsewhere,
+    scene.servers[1].behave(Mode::Down);
+    assert_eq!(scene.delete(&format!("{B}/{id}")).await.status, 202);
+    let next = scene.asked(json!({"username": "bob"})).await;
+    let path = format!("{V1}/revocations");
+    let asked = |seen: &Value| seen["revocations"][0]["endpoints"][1]["last_error"].is_string();
+    scene.meanwhile(scene.until(&path, asked)).await;
+    // when their owner is told to stop,
+    scene.world.service.stop();
+    scene.servers[1].behave(Mode::Normal);
+    // then the other one ends both; an adapter now asks that one.
+    let apply = async || {
+        let request = other.anonymous(reqwest::Method::GET, &format!("{V1}/trust-bundle"));
+        let bundle = request.bearer_auth("adapter-token").send().await.unwrap();
+        let bundle = bundle.text().await.unwrap();
+        scene.servers.iter().for_each(|server| server.load_bundle(&bundle));
+    };
+    for (id, wanted) in [(&id, "revoked"), (&next, "issued")] {
+        let status = format!("{B}/{id}/status");
+        while other.get(&status).await.body["state"]["value"] != wanted {
+            apply().await;
+        }
+    }
+    assert_eq!(log_in(&kubeconfig).await, Err(401));
+    let handed_out = other.get(&format!("{B}/{next}")).await;
+    let kubeconfig = handed_out.body["kubeconfig"].as_str().unwrap();
+    assert_eq!(name_of(kubeconfig).await, format!("{WHO}bob"));
 }
