@@ -20,6 +20,11 @@ use crate::http::problem::{ApiError, Constraint, FieldError, word};
 /// A body that takes longer is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// So much of a body that is refused is read away, and for so long, before the answer is sent: over HTTP/2 a client
+/// that is still sending may never see an answer that came before.
+const DRAINED: usize = 1024 * 1024;
+const DRAINING: Duration = Duration::from_secs(2);
+
 /// The largest body that is read.
 pub const MAX_BODY: usize = 64 * 1024;
 
@@ -37,8 +42,13 @@ impl<T: DeserializeOwned + 'static> FromRequest for Body<T> {
         let checked = check_head(request.headers());
         let payload = payload.take();
         Box::pin(async move {
-            checked?;
-            whole(payload).await.map(Self)
+            match checked {
+                Ok(()) => whole(payload).await.map(Self),
+                Err(refused) => {
+                    drain(payload).await;
+                    Err(refused)
+                }
+            }
         })
     }
 }
@@ -100,11 +110,24 @@ async fn read(mut payload: Payload) -> Result<web::BytesMut, ApiError> {
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|_| ApiError::NotJson { line: 0, column: 0 })?;
         if body.len().saturating_add(chunk.len()) > MAX_BODY {
+            drain(payload).await;
             return Err(ApiError::BodyTooLarge { limit: MAX_BODY });
         }
         body.extend_from_slice(&chunk);
     }
     Ok(body)
+}
+
+async fn drain(mut payload: Payload) {
+    let all = async {
+        let mut left = DRAINED;
+        while let Some(Ok(chunk)) = payload.next().await {
+            let Some(rest) = left.checked_sub(chunk.len()) else { return };
+            left = rest;
+        }
+    };
+    // Whoever goes on sending may miss the answer.
+    let _ = tokio::time::timeout(DRAINING, all).await;
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
