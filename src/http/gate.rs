@@ -12,6 +12,7 @@ use actix_web::{Error, HttpMessage, web};
 
 use super::auth::{Caller, Principal, bearer};
 use super::edge::{Edge, Stage};
+use super::extract::drain;
 use super::limits::{Allowance, Refusal};
 use super::problem::{ApiError, Scheme};
 use super::routes::{Access, Admitted, Op, Route, Selection, cluster_in};
@@ -20,7 +21,7 @@ use crate::ids::ClusterId;
 /// Checks a request and hands it on.
 pub async fn gate(
     edge: web::Data<Edge>,
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     match check(&edge, &request).await {
@@ -33,7 +34,11 @@ pub async fn gate(
                 None => answer,
             }
         }
-        Err(error) => Ok(request.error_response(error)),
+        Err(error) => {
+            let mut payload = request.take_payload();
+            drain(request.version(), &mut payload).await;
+            Ok(request.error_response(error))
+        }
     }
 }
 

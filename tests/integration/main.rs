@@ -33,3 +33,4 @@ mod start;
 mod store;
 mod support;
 mod sweeps;
+mod tls;

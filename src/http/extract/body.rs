@@ -15,15 +15,11 @@ use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 
+use super::drain::drain;
 use crate::http::problem::{ApiError, Constraint, FieldError, word};
 
 /// A body that takes longer is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// So much of a body that is refused is read away, and for so long, before the answer is sent: over HTTP/2 a client
-/// that is still sending may never see an answer that came before.
-const DRAINED: usize = 1024 * 1024;
-const DRAINING: Duration = Duration::from_secs(2);
 
 /// The largest body that is read.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -40,15 +36,16 @@ impl<T: DeserializeOwned + 'static> FromRequest for Body<T> {
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let checked = check_head(request.headers());
-        let payload = payload.take();
+        let (mut payload, version) = (payload.take(), request.version());
         Box::pin(async move {
-            match checked {
-                Ok(()) => whole(payload).await.map(Self),
-                Err(refused) => {
-                    drain(payload).await;
-                    Err(refused)
-                }
+            let read = match checked {
+                Ok(()) => whole(&mut payload).await,
+                Err(refused) => Err(refused),
+            };
+            if read.is_err() {
+                drain(version, &mut payload).await;
             }
+            read.map(Self)
         })
     }
 }
@@ -78,12 +75,13 @@ impl<T: DeserializeOwned> LateBody<T> {
     /// As [`Body`].
     pub async fn read(self) -> Result<T, ApiError> {
         self.checked?;
-        whole(self.payload).await
+        let mut payload = self.payload;
+        whole(&mut payload).await
     }
 }
 
 /// Whoever does not end a body holds a connection, and with it a shutdown.
-async fn whole<T: DeserializeOwned>(payload: Payload) -> Result<T, ApiError> {
+async fn whole<T: DeserializeOwned>(payload: &mut Payload) -> Result<T, ApiError> {
     let body = tokio::time::timeout(PATIENCE, read(payload)).await;
     parse(&body.map_err(|_| ApiError::NotJson { line: 0, column: 0 })??)
 }
@@ -105,29 +103,16 @@ fn check_head(headers: &HeaderMap) -> Result<(), ApiError> {
     if plain && json { Ok(()) } else { Err(ApiError::MediaType) }
 }
 
-async fn read(mut payload: Payload) -> Result<web::BytesMut, ApiError> {
+async fn read(payload: &mut Payload) -> Result<web::BytesMut, ApiError> {
     let mut body = web::BytesMut::new();
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|_| ApiError::NotJson { line: 0, column: 0 })?;
         if body.len().saturating_add(chunk.len()) > MAX_BODY {
-            drain(payload).await;
             return Err(ApiError::BodyTooLarge { limit: MAX_BODY });
         }
         body.extend_from_slice(&chunk);
     }
     Ok(body)
-}
-
-async fn drain(mut payload: Payload) {
-    let all = async {
-        let mut left = DRAINED;
-        while let Some(Ok(chunk)) = payload.next().await {
-            let Some(rest) = left.checked_sub(chunk.len()) else { return };
-            left = rest;
-        }
-    };
-    // Whoever goes on sending may miss the answer.
-    let _ = tokio::time::timeout(DRAINING, all).await;
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {

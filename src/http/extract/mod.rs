@@ -3,6 +3,7 @@
 //! Knows forms only. Rules that need the state or the configuration are the handlers'.
 
 mod body;
+mod drain;
 mod headers;
 mod query;
 
@@ -12,6 +13,7 @@ use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest};
 
 pub use body::{Body, LateBody, MAX_BODY};
+pub use drain::drain;
 pub use headers::{BasicAuth, ETag, IdempotencyKey, IfNoneMatch, Prefer, Preferred, Reason};
 pub use query::{Faults, Query};
 
