@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use hyperfleet_credentials::time::{Clock as _, SystemClock};
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
@@ -37,7 +38,7 @@ async fn a_deadline_that_a_jump_has_passed_revokes_nothing() {
     assert_eq!(world.accounts(), 2);
     // When the clock jumps far beyond the deadline and the scheduler looks at it,
     clock.is_off_by(YEAR);
-    let soon = jiff::Timestamp::now().as_microsecond() + (YEAR - HOUR) * 1_000_000;
+    let soon = SystemClock.now().as_micros() + (YEAR - HOUR) * 1_000_000;
     woken_after(&world, "cls-1", soon).await;
     world.service.logged(JUMPED).await;
     // then both credentials stay, whatever else goes on;

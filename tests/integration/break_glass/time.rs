@@ -1,5 +1,8 @@
 //! Ends that come while nobody looks, and clocks that jump.
 
+use std::time::Duration;
+
+use hyperfleet_credentials::time::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 
 use super::signed_elsewhere::{self, Elsewhere};
@@ -15,10 +18,8 @@ const MANY: usize = 30;
 async fn after_a_standstill(clock: WallClock, setup: Setup, database: Option<&str>) {
     // Given many credentials that work, and one that ends later,
     let mut scene = Scene::with(setup, 2, json!({})).await;
-    let end = |hours: i64| {
-        let end = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(hours);
-        end.to_string()
-    };
+    let end =
+        |hours: u32| SystemClock.now().plus(hours * Duration::from_secs(3600)).to_seconds_text();
     for number in 0..MANY {
         let username = format!("user-{number}");
         scene.asked(json!({"username": username, "expiration_timestamp": end(2)})).await;
