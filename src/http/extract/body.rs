@@ -83,7 +83,7 @@ impl<T: DeserializeOwned> LateBody<T> {
 /// Whoever does not end a body holds a connection, and with it a shutdown.
 async fn whole<T: DeserializeOwned>(payload: &mut Payload) -> Result<T, ApiError> {
     let body = tokio::time::timeout(PATIENCE, read(payload)).await;
-    parse(&body.map_err(|_| ApiError::NotJson { line: 0, column: 0 })??)
+    parse(&body.map_err(|_| ApiError::Unread)??)
 }
 
 fn check_head(headers: &HeaderMap) -> Result<(), ApiError> {
@@ -106,7 +106,7 @@ fn check_head(headers: &HeaderMap) -> Result<(), ApiError> {
 async fn read(payload: &mut Payload) -> Result<web::BytesMut, ApiError> {
     let mut body = web::BytesMut::new();
     while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|_| ApiError::NotJson { line: 0, column: 0 })?;
+        let chunk = chunk.map_err(|_| ApiError::Unread)?;
         if body.len().saturating_add(chunk.len()) > MAX_BODY {
             return Err(ApiError::BodyTooLarge { limit: MAX_BODY });
         }

@@ -61,6 +61,9 @@ pub enum ApiError {
         /// Where, from 1.
         column: usize,
     },
+    /// The body did not come to its end: it broke off, its chunks are none, or it took too long.
+    #[error("the body could not be read to its end")]
+    Unread,
     /// Fields of the body or headers are missing or wrong in form.
     #[error("{}", in_words(.0))]
     Fields(Vec<FieldError>),
@@ -276,7 +279,7 @@ impl ApiError {
             StatusCode::NOT_FOUND => Self::UnknownRoute,
             StatusCode::PAYLOAD_TOO_LARGE => Self::BodyTooLarge { limit: super::extract::MAX_BODY },
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::MediaType,
-            status if status.is_client_error() => Self::NotJson { line: 0, column: 0 },
+            status if status.is_client_error() => Self::Unread,
             _ => Self::internal(error),
         }
     }
@@ -294,7 +297,7 @@ impl ApiError {
             Self::Forbidden { .. } => {
                 Facts("permission-denied", "Permission Denied", 403, "AUZ-001")
             }
-            Self::NotJson { .. } => INVALID_REQUEST.code("VAL-003"),
+            Self::NotJson { .. } | Self::Unread => INVALID_REQUEST.code("VAL-003"),
             Self::Fields(errors) => VALIDATION.code(field_code(errors)),
             Self::Rule(errors) => VALIDATION.code(field_code(errors)).status(422),
             Self::Query(_) => VALIDATION.code("VAL-004"),
@@ -327,6 +330,7 @@ impl ApiError {
             | Self::BadCredentials(_)
             | Self::Forbidden { .. }
             | Self::NotJson { .. }
+            | Self::Unread
             | Self::Fields(_)
             | Self::Rule(_)
             | Self::Query(_)

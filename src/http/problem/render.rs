@@ -104,6 +104,7 @@ fn headers_of(error: &ApiError, reply: &mut actix_web::HttpResponseBuilder) {
         | ApiError::Refused { .. }
         | ApiError::Version { .. }
         | ApiError::NotJson { .. }
+        | ApiError::Unread
         | ApiError::Fields(_)
         | ApiError::Rule(_)
         | ApiError::Query(_)
@@ -129,6 +130,7 @@ fn errors(error: &ApiError) -> &[FieldError] {
         | ApiError::BadCredentials(_)
         | ApiError::Forbidden { .. }
         | ApiError::NotJson { .. }
+        | ApiError::Unread
         | ApiError::Refused { .. }
         | ApiError::NotOffered { .. }
         | ApiError::Version { .. }
@@ -176,6 +178,7 @@ fn more(error: &ApiError) -> More<'_> {
         | ApiError::BadCredentials(_)
         | ApiError::Forbidden { .. }
         | ApiError::NotJson { .. }
+        | ApiError::Unread
         | ApiError::Fields(_)
         | ApiError::Rule(_)
         | ApiError::Query(_)

@@ -66,6 +66,11 @@ async fn on_the_wire() {
     assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
     assert!(refused.contains("HYPERFLEET-VAL-003"), "{refused}");
 
+    let broken = "1\r\n{\r\nno number\r\n}\r\n0\r\n\r\n";
+    let refused = talk(api, request(&post, "transfer-encoding: chunked\r\n", broken)).await;
+    assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
+    assert!(refused.contains("the body could not be read to its end"), "{refused}");
+
     let head = talk(api, request(&format!("HEAD {SECRETS}"), "", "")).await;
     assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
 

@@ -145,8 +145,9 @@ impl Arena {
         self.orders.rest.store(true, Ordering::SeqCst);
         self.assert_safe().await;
         let rows = self.rows().await;
-        if let Err(restless) = rows.until_at_rest(Duration::from_secs(240)).await {
-            panic!("{restless}\n{}", self.service.log());
+        if let Err(restless) = rows.until_at_rest(Duration::from_secs(120)).await {
+            let logs: Vec<String> = self.others.iter().map(Service::log).collect();
+            panic!("{restless}\n{}\n{}", self.service.log(), logs.join("\nanother replica:\n"));
         }
         rows.assert_exact(&self.scene.registries).await;
         let told = rows.told().await;

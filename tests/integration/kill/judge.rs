@@ -142,21 +142,28 @@ impl Rows {
                    UNION ALL SELECT cluster_id, state FROM pull_secrets \
                      WHERE state NOT IN ('active', 'revoked') \
                      AND NOT (state = 'rotating' AND cluster_id = $1)";
-        all!(self, sql, SILENT)
+        let mut rows: Vec<(String, String)> = all!(self, sql, SILENT);
+        rows.sort_unstable();
+        rows
     }
 
-    /// Waits until nothing is under way any more.
+    /// Waits until nothing is under way any more, for as long as something changes within this time.
     pub async fn until_at_rest(&self, time: Duration) -> Result<(), String> {
-        let deadline = Instant::now() + time;
+        let (mut before, mut deadline) = (Vec::new(), Instant::now() + time);
         loop {
             let restless = self.restless().await;
             if restless.is_empty() {
                 return Ok(());
             }
+            // A slow machine takes long; what stands still has stopped.
+            if restless != before {
+                deadline = Instant::now() + time;
+            }
             if Instant::now() > deadline {
                 return Err(format!("no rest: {restless:#?}"));
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            before = restless;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
